@@ -1,0 +1,251 @@
+/*
+ * baltoro: run K2-Horizon and Kimi K3 checkpoints, and know that the answer is right.
+ *
+ * Data flows one way:  model (immutable) -> engine (memory, threads) -> session (ids in, logits out)
+ * -> sampler (logits in, id out) -> tokenizer (ids in, text out).
+ *
+ * Conventions of every function here:
+ *   - It returns BT_OK, or another status after filling *e with one sentence that names the file, key or number at
+ *     fault. `e` may be NULL. Out parameters are written on success only.
+ *   - Close functions accept NULL. Strings are UTF-8. Sizes are in bytes unless the name says otherwise.
+ *   - An engine and its sessions belong to one thread at a time. A model and a tokenizer may be shared once opened.
+ *   - The library never prints, never exits, never reads the environment, never installs signal handlers. Weights are
+ *     used from a mapping of the checkpoint: if a file shrinks while it is mapped, the process gets SIGBUS.
+ */
+#ifndef BALTORO_H
+#define BALTORO_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define BT_API __attribute__((visibility("default")))
+#else
+#define BT_API
+#endif
+
+#define BT_VERSION "0.1.0"
+
+/* ---- errors -------------------------------------------------------------------------------------------------- */
+
+typedef enum bt_status {
+    BT_OK = 0,
+    BT_ERR_USAGE,       /* an argument that cannot be meant: an unknown name, a number out of range */
+    BT_ERR_IO,          /* the operating system refused: open, read, write */
+    BT_ERR_FORMAT,      /* a file is not what it should be: broken, truncated, contradictory */
+    BT_ERR_UNSUPPORTED, /* well formed, but this build does not run it */
+    BT_ERR_MEMORY,      /* not enough memory or disk */
+    BT_ERR_CONTEXT,     /* more tokens than the context holds */
+    BT_ERR_NUMERIC,     /* NaN where a number is needed, or no candidate left to sample */
+    BT_ERR_CANCELLED,   /* the caller's hook said stop */
+} bt_status;
+
+#define BT_ERROR_BYTES_MAX 4096
+
+typedef struct bt_error {
+    bt_status status;
+    char message[BT_ERROR_BYTES_MAX]; /* always terminated; valid UTF-8 */
+} bt_error;
+
+/* Frees what a function here documents as "bt_free by the caller". */
+BT_API void bt_free(void *p);
+
+/* The library's version, BT_VERSION of the build. */
+BT_API const char *bt_version(void);
+
+/* ---- finding a checkpoint -------------------------------------------------------------------------------------- */
+
+/* The variables that decide where the Hugging Face cache is; NULL = not set. The library itself reads no environment. */
+typedef struct bt_cache_env {
+    const char *hf_hub_cache;          /* HF_HUB_CACHE */
+    const char *huggingface_hub_cache; /* HUGGINGFACE_HUB_CACHE */
+    const char *hf_home;               /* HF_HOME */
+    const char *xdg_cache_home;        /* XDG_CACHE_HOME */
+    const char *home;                  /* HOME */
+} bt_cache_env;
+
+/* Resolves a model argument: an existing path wins, else NAME or ORG/NAME, each with an optional @REV, in the cache.
+ * *path: bt_free by the caller. */
+BT_API bt_status bt_locate(const char *name, const bt_cache_env *env, char **path, bt_error *e);
+
+/* ---- model: a checkpoint, mapped and checked, immutable ---------------------------------------------------------- */
+
+typedef struct bt_model bt_model;
+
+typedef struct bt_model_options {
+    const char *ablate; /* NULL; "skip_layer=1,rope=off": faults planted on purpose, refused outside the test build */
+} bt_model_options;
+
+/* Sampling defaults that generation_config.json states; has_* says which it does. */
+typedef struct bt_generation_defaults {
+    bool has_temperature, has_top_k, has_top_p, has_min_p, has_repetition_penalty, has_do_sample;
+    bool do_sample;
+    double temperature, top_p, min_p, repetition_penalty;
+    int64_t top_k;
+} bt_generation_defaults;
+
+/* Opens a folder with config.json and safetensors, or one .safetensors file with config.json beside it. Reads headers
+ * and config only; every tensor's name, dtype, shape and range is checked before this returns. */
+BT_API bt_status bt_model_open(const char *path, const bt_model_options *options, bt_model **out, bt_error *e);
+BT_API void bt_model_close(bt_model *m);
+
+BT_API const char *bt_model_folder(const bt_model *m);     /* borrowed; where tokenizer files are looked for */
+BT_API const char *bt_model_family(const bt_model *m);     /* borrowed; "k2_horizon", "llama" */
+BT_API size_t bt_model_n_vocab(const bt_model *m);
+BT_API size_t bt_model_max_position(const bt_model *m);    /* 0: no limit stated */
+BT_API uint64_t bt_model_n_parameters(const bt_model *m);  /* elements of all tensors, scales not counted */
+/* End ids of config.json and generation_config.json, united, in ascending order; borrowed. */
+BT_API const int32_t *bt_model_end_ids(const bt_model *m, size_t *n);
+BT_API const bt_generation_defaults *bt_model_generation_defaults(const bt_model *m); /* borrowed */
+
+/* ---- engine: the memory and threads that run a model -------------------------------------------------------------- */
+
+typedef struct bt_engine bt_engine;
+
+typedef struct bt_engine_options { /* all zero = the defaults */
+    const char *device;    /* "cpu" */
+    const char *cpu_level; /* the highest CPU level to use: "scalar", "avx2", "avx512"; NULL: the best there is */
+    const char *dtype;     /* of activations: "f32" */
+    const char *kv_dtype;  /* "f32" or "bf16" */
+    size_t n_threads;      /* 0: min(affinity, cgroup quota, physical cores) */
+    size_t context;        /* positions per slot; 0: min(max_position, 8192) */
+    size_t batch;          /* most rows in one step; 0: 512 */
+    size_t n_slots;        /* sessions that can be open at once; 0: 1 */
+    bool overcommit;       /* open even if private + mapped bytes exceed the memory there is */
+    const char *root;      /* "" or the folder that holds proc/ and sys/ (tests); NULL: "" */
+} bt_engine_options;
+
+typedef struct bt_memory_plan { /* bytes */
+    uint64_t kv, state, scratch, weights_private, tables; /* private, by use */
+    uint64_t private_bytes;                               /* their sum */
+    uint64_t mapped_bytes;                                /* the checkpoint's files */
+    uint64_t available_bytes;                             /* what machine and cgroup can give, at most */
+    size_t context, batch, n_slots, n_threads;            /* as used, defaults filled in */
+} bt_memory_plan;
+
+/* Computes the plan without allocating. Fails as bt_engine_open would: BT_ERR_MEMORY with the numbers, and *plan filled
+ * in that case too. */
+BT_API bt_status bt_engine_plan(const bt_model *m, const bt_engine_options *o, bt_memory_plan *plan, bt_error *e);
+
+/* The model must outlive the engine. Allocates all that steps will need. */
+BT_API bt_status bt_engine_open(const bt_model *m, const bt_engine_options *o, bt_engine **out, bt_error *e);
+BT_API void bt_engine_close(bt_engine *g); /* after its sessions */
+BT_API const char *bt_engine_cpu_level(const bt_engine *g); /* borrowed; the level in use */
+BT_API size_t bt_engine_n_threads(const bt_engine *g);
+
+/* ---- session: one timeline ------------------------------------------------------------------------------------------ */
+
+typedef struct bt_session bt_session;
+
+/* Called between steps with the rows done and the rows asked for; false stops the work (BT_ERR_CANCELLED). The session
+ * then holds the rows that were done. */
+typedef struct bt_hook {
+    bool (*keep_going)(void *user, size_t n_done, size_t n_total);
+    void *user;
+} bt_hook;
+
+/* Receives logits [n_vocab] of the row with this index among the ids given; borrowed for the call. false stops. */
+typedef bool (*bt_logits_fn)(void *user, size_t row_i, const float *logits);
+
+BT_API bt_status bt_session_open(bt_engine *g, bt_session **out, bt_error *e); /* takes a free slot */
+BT_API void bt_session_close(bt_session *s);
+BT_API size_t bt_session_length(const bt_session *s);
+BT_API const int32_t *bt_session_ids(const bt_session *s); /* [length], borrowed until the session changes */
+
+/* Appends ids. Nothing is done if one is outside the vocabulary or they do not fit. hook may be NULL. */
+BT_API bt_status bt_session_extend(bt_session *s, const int32_t *ids, size_t n, const bt_hook *hook, bt_error *e);
+
+/* As bt_session_extend, and gives the logits of every row to `sink`, in order. */
+BT_API bt_status bt_session_score(bt_session *s, const int32_t *ids, size_t n, bt_logits_fn sink, void *user,
+                                  const bt_hook *hook, bt_error *e);
+
+/* Logits [n_vocab] after the last id; NULL where there are none (empty session, after a rewind). Borrowed until the
+ * session changes. */
+BT_API const float *bt_session_logits(const bt_session *s);
+
+/* Back to `length` <= the current one. May compute (recurrent families replay); hook may be NULL. */
+BT_API bt_status bt_session_rewind(bt_session *s, size_t length, const bt_hook *hook, bt_error *e);
+
+/* A snapshot is self-contained: it restores into any session of the same model and KV type whose context holds it, in
+ * another process too. *data: bt_free by the caller. */
+BT_API bt_status bt_session_snapshot(const bt_session *s, void **data, size_t *size, bt_error *e);
+BT_API bt_status bt_session_restore(bt_session *s, const void *data, size_t size, bt_error *e);
+
+/* One step over several timelines of one engine: at most `batch` rows in all, each session once. Afterwards
+ * bt_session_logits of each holds its last row's. */
+typedef struct bt_part {
+    bt_session *session;
+    const int32_t *ids;
+    size_t n;
+} bt_part;
+BT_API bt_status bt_engine_step(bt_engine *g, const bt_part *parts, size_t n_parts, bt_error *e);
+
+/* ---- sampler ------------------------------------------------------------------------------------------------------------ */
+
+typedef struct bt_sampler bt_sampler;
+
+/* The filters act in this order: repetition penalty, temperature, top-k, top-p, min-p, draw. */
+typedef struct bt_sample_params {
+    double temperature;        /* >= 0; 0 = greedy, the lowest index wins ties */
+    int64_t top_k;             /* <= 0 or > vocabulary: off */
+    double top_p;              /* [0, 1]; 1: off; 0: the most likely one */
+    double min_p;              /* [0, 1]; 0: off */
+    double repetition_penalty; /* > 0; 1: off; counts prompt and output */
+    uint64_t seed;
+} bt_sample_params;
+
+BT_API bt_sample_params bt_sample_params_default(void); /* greedy off: temperature 1, all filters off, seed 0 */
+BT_API bt_status bt_sampler_open(size_t n_vocab, const bt_sample_params *p, bt_sampler **out, bt_error *e);
+BT_API void bt_sampler_close(bt_sampler *s);
+BT_API void bt_sampler_accept(bt_sampler *s, int32_t id); /* counts an id of the prompt or output for the penalty */
+/* Chooses an id and counts it. NaN, or no finite candidate: BT_ERR_NUMERIC. */
+BT_API bt_status bt_sampler_next(bt_sampler *s, const float *logits, int32_t *id, bt_error *e);
+
+/* ---- tokenizer ------------------------------------------------------------------------------------------------------------ */
+
+typedef struct bt_tokenizer bt_tokenizer;
+
+#define BT_TEXT_SPECIAL 1u /* encode: recognise every added token, whatever its flag; decode: print special tokens */
+
+BT_API bt_status bt_tokenizer_open(const char *folder, bt_tokenizer **out, bt_error *e);
+BT_API void bt_tokenizer_close(bt_tokenizer *t);
+BT_API size_t bt_tokenizer_n_vocab(const bt_tokenizer *t); /* highest id + 1 */
+/* Ids of text (may hold NUL; must be UTF-8). Adds no BOS. *ids: bt_free by the caller. */
+BT_API bt_status bt_tokenizer_encode(const bt_tokenizer *t, const char *text, size_t size, unsigned flags,
+                                     int32_t **ids, size_t *n, bt_error *e);
+/* Text of ids; bytes that are not UTF-8 become U+FFFD. An id outside the vocabulary is refused. *text: NUL-terminated,
+ * bt_free by the caller. */
+BT_API bt_status bt_tokenizer_decode(const bt_tokenizer *t, const int32_t *ids, size_t n, unsigned flags, char **text,
+                                     size_t *size, bt_error *e);
+BT_API int32_t bt_tokenizer_find(const bt_tokenizer *t, const char *text); /* id of a token by its text, -1: none */
+BT_API bool bt_tokenizer_is_added(const bt_tokenizer *t, int32_t id);      /* listed among the added tokens */
+/* The id to put before raw text: -1 = none. From tokenizer_config.json (add_bos_token) or the post-processor. */
+BT_API int32_t bt_tokenizer_bos(const bt_tokenizer *t);
+
+/* Streaming: gives whole UTF-8 characters only, holds back the rest. */
+typedef struct bt_decoder bt_decoder;
+BT_API bt_status bt_decoder_open(const bt_tokenizer *t, unsigned flags, bt_decoder **out, bt_error *e);
+BT_API void bt_decoder_close(bt_decoder *d);
+/* *text [*size]: borrowed until the next call. */
+BT_API bt_status bt_decoder_push(bt_decoder *d, int32_t id, const char **text, size_t *size, bt_error *e);
+/* What was held back, with U+FFFD for an unfinished character. Also readies d for a new text. */
+BT_API void bt_decoder_finish(bt_decoder *d, const char **text, size_t *size);
+
+/* Stop strings across token borders: text goes in, text that no stop string can touch comes out. */
+typedef struct bt_stop bt_stop;
+BT_API bt_status bt_stop_open(const char *const *strings, size_t n, bt_stop **out, bt_error *e); /* "" is refused */
+BT_API void bt_stop_close(bt_stop *s);
+/* *out [*out_size]: borrowed until the next call. Returns true once a stop string was met (text ends before it). */
+BT_API bool bt_stop_push(bt_stop *s, const char *text, size_t size, const char **out, size_t *out_size);
+BT_API void bt_stop_finish(bt_stop *s, const char **out, size_t *out_size); /* what was held back, no stop met */
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,33 @@
+/* Files: read-only mappings, whole reads with a limit, outputs that appear only when complete. */
+#ifndef BASE_FILE_H
+#define BASE_FILE_H
+
+#include <stdio.h>
+
+#include "baltoro.h"
+
+typedef struct bt_mapping {
+    const uint8_t *data; /* NULL when size is 0 */
+    size_t size;
+} bt_mapping;
+
+/* Maps a regular file read-only. Errors name `path`. Folders, FIFOs and devices are refused. */
+bt_status bt_map_file(const char *path, bt_mapping *out, bt_error *e);
+void bt_unmap_file(bt_mapping *m);
+
+/* Reads a whole file of at most size_max bytes; *data is NUL-terminated after *size bytes; bt_free by the caller. */
+bt_status bt_read_file(const char *path, size_t size_max, char **data, size_t *size, bt_error *e);
+
+bool bt_path_exists(const char *path);
+bool bt_path_is_folder(const char *path);
+char *bt_path_join(const char *folder, const char *name); /* bt_free by the caller; NULL: no memory */
+char *bt_path_folder(const char *path);                   /* the part before the last '/', else "."; bt_free by the caller */
+
+/* An output under a temporary name beside `path`, renamed by commit, removed by abandon. Every write is checked. */
+typedef struct bt_output bt_output;
+bt_status bt_output_open(const char *path, bt_output **out, bt_error *e);
+bt_status bt_output_write(bt_output *o, const void *data, size_t size, bt_error *e);
+bt_status bt_output_commit(bt_output *o, bt_error *e); /* flush, fsync, rename; frees o in any case */
+void bt_output_abandon(bt_output *o);                  /* NULL is fine */
+
+#endif
