@@ -1,0 +1,80 @@
+/*
+ * A model: a checkpoint opened, checked and bound, immutable from then on. A family is a table row: which architectures
+ * it serves, how it reads config.json, one list of its tensors, and how it writes its tape. From the one list come
+ * binding, info, the memory plan and synth.
+ */
+#ifndef MODEL_MODEL_H
+#define MODEL_MODEL_H
+
+#include "format/config.h"
+#include "format/safetensors.h"
+#include "tape/tape.h"
+
+/* One tensor that the family's config calls for. */
+typedef struct bt_tensor_spec {
+    const char *name;     /* terminated, in the list's arena */
+    uint32_t n_rows;      /* 1 with is_vector */
+    uint32_t n_cols;
+    bool is_vector;       /* stored as [n_cols] */
+    bool may_scale;       /* FP8 with block scales is accepted */
+    uint8_t class;        /* bt_class */
+    int16_t layer;        /* -1: outside the layers */
+} bt_tensor_spec;
+
+typedef struct bt_tensor_list {
+    bt_arena *arena;
+    bt_tensor_spec *specs;
+    size_t n, capacity;
+    bool failed; /* an allocation did: reported once, at the end */
+} bt_tensor_list;
+
+/* Appends one spec and returns its index; `format` makes the name. */
+uint32_t bt_list_matrix(bt_tensor_list *l, bt_class class, int layer, size_t n_rows, size_t n_cols, const char *format, ...)
+    __attribute__((format(printf, 6, 7)));
+uint32_t bt_list_vector(bt_tensor_list *l, bt_class class, int layer, size_t n, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+
+/* One line of what `info` prints about the configuration: key, value, and whether the value was a default. */
+typedef void (*bt_fact_fn)(void *user, const char *key, const char *value, bool is_default);
+
+typedef struct bt_family {
+    const char *name;                 /* "k2_horizon" */
+    const char *const *architectures; /* NULL-terminated */
+    size_t shape_bytes;               /* of the family's own shape struct */
+    /* Reads and checks every key; nothing may be guessed that design.md section 5 does not list. */
+    bt_status (*read_config)(const bt_config *c, void *shape, bt_error *e);
+    void (*list_tensors)(const void *shape, bt_tensor_list *l);
+    bool (*skip_tensor)(const char *name); /* known tensors that are not used (rotary_emb.inv_freq) */
+    bt_status (*build_tape)(const bt_model *m, const bt_limits *limits, bt_tape **out, bt_error *e);
+    bt_status (*ablate)(void *shape, const char *key, int64_t value, const char *text, bt_error *e); /* test build only */
+    void (*describe)(const void *shape, bt_fact_fn fn, void *user);
+    size_t (*n_vocab)(const void *shape);
+    size_t (*max_position)(const void *shape); /* 0: no limit stated */
+} bt_family;
+
+extern const bt_family bt_family_k2_horizon;
+extern const bt_family bt_family_llama;
+
+struct bt_model {
+    const bt_family *family;
+    void *shape; /* the family's */
+    bt_config *config;
+    bt_config *generation_config; /* NULL: no file */
+    bt_tensors *tensors;
+    bt_tensor_list list;
+    bt_view *views; /* [list.n], in the list's order: the weight table of tapes */
+    char *folder;
+    int32_t *end_ids;
+    size_t n_end_ids;
+    bt_generation_defaults defaults;
+    uint64_t n_parameters;
+    uint64_t fingerprint; /* of config and tensor headers: snapshots name it */
+    size_t n_skipped;     /* tensors skipped by name */
+    uint64_t skipped_bytes;
+};
+
+/* Private bytes of the model's own tables, for the memory plan. */
+size_t bt_model_private_bytes(const bt_model *m);
+void bt_model_describe(const bt_model *m, bt_fact_fn fn, void *user);
+
+#endif

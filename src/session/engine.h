@@ -1,0 +1,22 @@
+/* The engine's inside, for sessions and tools. See baltoro.h for what an engine is. */
+#ifndef SESSION_ENGINE_H
+#define SESSION_ENGINE_H
+
+#include "backend/backend.h"
+#include "model/model.h"
+
+struct bt_engine {
+    const bt_model *model;
+    const bt_backend_vtable *vtable;
+    bt_backend *backend;
+    bt_tape *tape;
+    bt_plan *plan;
+    bt_memory_plan memory;
+    bt_session **slots; /* [n_slots]: the session in each, NULL: free */
+    /* The step block, filled for each step; allocated once. */
+    int32_t *ids;            /* [batch] */
+    bt_segment *segments;    /* [n_slots] */
+    uint32_t *logit_rows;    /* [batch] */
+};
+
+#endif
