@@ -30,4 +30,9 @@ char *bt_strdup(const char *s);
 void bt_guard_begin(void);
 void bt_guard_end(void);
 
+#ifdef BT_TEST_BUILD
+/* The allocation after n more ones fails, once (0: the next one); a negative n calls it off. All threads count. */
+void bt_alloc_fail_after(long n);
+#endif
+
 #endif

@@ -18,6 +18,10 @@ void bt_unmap_file(bt_mapping *m);
 /* Reads a whole file of at most size_max bytes; *data is NUL-terminated after *size bytes; bt_free by the caller. */
 bt_status bt_read_file(const char *path, size_t size_max, char **data, size_t *size, bt_error *e);
 
+/* What stands in for a file that was not downloaded: a Git LFS pointer, a web page, a JSON answer of a server. A sentence
+ * ("is a Git LFS pointer, ..."), or NULL if the bytes are none of these. */
+const char *bt_placeholder_text(const void *data, size_t size);
+
 bool bt_path_exists(const char *path);
 bool bt_path_is_folder(const char *path);
 char *bt_path_join(const char *folder, const char *name); /* bt_free by the caller; NULL: no memory */
