@@ -1,53 +1,313 @@
-# baltoro. `make help` lists the targets. GNU Make, gcc or clang, Debian's libraries (tools/install_deps.sh).
+# baltoro's build. Wants GNU Make 4, gcc or clang, and what tools/install_deps.sh installs; `make help` lists the targets.
+#
+# One run of make builds one variant: BUILD names its folder, and DEFS, SAN, CFLAGS, WERROR its flags. Targets that need
+# another variant (test, asan, tsan, fuzz, check) call make again with another BUILD:
+#
+#   build/        what people run: program, static and shared library
+#   build/test/   the same with BT_TEST_BUILD: faults can be planted there (--ablate, failing allocations)
+#   build/asan/  build/ubsan/  build/tsan/  build/fuzz/   the test build under a sanitizer
+#
+# Nothing here asks a compiler or pkg-config before tools/install_deps.sh has run: both are asked inside recipes, so the
+# first make on a bare machine works. A changed flag or a removed source rebuilds what it touches (see "stamps").
 
-CC       ?= cc
-BUILD    ?= build
-PREFIX   ?= /usr/local
-DESTDIR  ?=
-WERROR   ?=
-V        ?=
+BUILD   ?= build
+PREFIX  ?= /usr/local
+DESTDIR ?=
+CFLAGS  ?=
+LDFLAGS ?=
+WERROR  ?=
+DEFS    ?=
+SAN     ?=
+V       ?=
+ARGS    ?=
+T       ?=
+TIME    ?= 60
 
-PKGS     := libpcre2-8 libutf8proc jansson
-COMMON   := -std=c11 -D_GNU_SOURCE -O2 -g -fno-common -fvisibility=hidden -ffp-contract=off -fPIC -pthread -MMD -MP
+# As many jobs as there are cores, unless -j says otherwise.
+ifeq ($(MAKELEVEL),0)
+MAKEFLAGS += -j$(shell nproc) --no-print-directory
+endif
+MAKEFLAGS += --no-builtin-rules
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := all
+SHELL := /bin/sh
+Q     := $(if $(V),,@)
+
+VERSION := $(shell sed -n 's/^\#define BT_VERSION "\(.*\)"/\1/p' include/baltoro.h)
+SO_NAME := libbaltoro.so.$(firstword $(subst ., ,$(VERSION)))
+SO_FILE := libbaltoro.so.$(VERSION)
+MACHINE := $(shell uname -m)
+
+# ---- flags ---------------------------------------------------------------------------------------------------------
+
+STANDARD := -std=c11 -D_GNU_SOURCE -O2 -g -fno-common -fvisibility=hidden -ffp-contract=off -fPIC -pthread
 WARNINGS := -Wall -Wextra -Wshadow -Wconversion -Wsign-conversion -Wvla -Wstrict-prototypes -Wmissing-prototypes \
             -Wundef -Wpointer-arith -Wcast-qual -Wwrite-strings -Wdouble-promotion -Wformat=2
-CPPFLAGS += -Iinclude -Isrc $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
-LDLIBS   += $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lm -pthread
 
-SAN      ?=
-ALL_CFLAGS = $(COMMON) $(WARNINGS) $(WERROR) $(SAN) $(CFLAGS)
+# pkg-config is asked once, at the first use.
+LIB_PKGS := libpcre2-8 libutf8proc
+APP_PKGS := jansson
+once       = $(eval $(1) := $$(shell $(2)))$($(1))
+PKG_CFLAGS = $(call once,PKG_CFLAGS,pkg-config --cflags $(LIB_PKGS) $(APP_PKGS))
+LIB_LIBS   = $(call once,LIB_LIBS,pkg-config --libs $(LIB_PKGS)) -lm -pthread
+APP_LIBS   = $(call once,APP_LIBS,pkg-config --libs $(APP_PKGS))
+UNIT_LIBS  = $(call once,UNIT_LIBS,pkg-config --libs cmocka)
 
-# One object per source; only files named x86_* get instruction sets beyond the baseline.
-SOURCES  := $(wildcard src/*/*.c src/*/*/*.c)
-LIB_SRC  := $(filter-out src/app/%,$(SOURCES))
-APP_SRC  := $(filter src/app/%,$(SOURCES))
-LIB_OBJ  := $(LIB_SRC:src/%.c=$(BUILD)/obj/%.o)
-APP_OBJ  := $(APP_SRC:src/%.c=$(BUILD)/obj/%.o)
-UNIT_SRC := $(wildcard tests/unit/test_*.c)
-UNIT_BIN := $(UNIT_SRC:tests/unit/%.c=$(BUILD)/unit/%)
+ALL_CFLAGS  = $(STANDARD) $(WARNINGS) $(WERROR) $(SAN) $(CFLAGS)
+ALL_CPPFLAGS = -Iinclude -Isrc $(DEFS) $(PKG_CFLAGS) $(CPPFLAGS)
+COMPILE     = $(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(ISA) -MMD -MP
+LINK        = $(CC) $(ALL_CFLAGS) $(LDFLAGS) -Wl,--as-needed
 
-$(BUILD)/obj/kernel/scalar%.o:     ISA := -O3
-$(BUILD)/obj/kernel/x86_avx2%.o:   ISA := -O3 -mavx2 -mfma -mf16c
-$(BUILD)/obj/kernel/x86_avx512%.o: ISA := -O3 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c
+# Only files named x86_* get instruction sets beyond the baseline, each its own; the longest matching name wins.
+AVX2       := -mavx2 -mfma -mf16c
+AVX512     := $(AVX2) -mavx512f -mavx512bw -mavx512dq -mavx512vl
+AVX512VNNI := $(AVX512) -mavx512vnni -mavx512bf16
+AMX        := $(AVX512VNNI) -mamx-tile -mamx-bf16 -mamx-int8
+KERNELS    := $(BUILD)/obj/kernel
+$(KERNELS)/scalar%.o:         ISA := -O3
+$(KERNELS)/x86_avx2%.o:       ISA := -O3 $(AVX2)
+$(KERNELS)/x86_avx512%.o:     ISA := -O3 $(AVX512)
+$(KERNELS)/x86_avx512vnni%.o: ISA := -O3 $(AVX512VNNI)
+$(KERNELS)/x86_amx%.o:        ISA := -O3 $(AMX)
 
+# ---- sources -------------------------------------------------------------------------------------------------------
+
+# libbaltoro is what baltoro.h promises; tool/ and app/ belong to the program. Everything but main.c is in internal.a,
+# which unit tests link, so that they can reach any function that has a header.
+SOURCES  := $(sort $(wildcard src/*/*.c src/*/*/*.c))
+ifneq ($(MACHINE),x86_64)
+SOURCES  := $(filter-out src/kernel/x86_%,$(SOURCES))
+endif
+ifneq ($(MACHINE),aarch64)
+SOURCES  := $(filter-out src/kernel/neon%,$(SOURCES))
+endif
+objects   = $(patsubst src/%.c,$(BUILD)/obj/%.o,$(1))
+LIB_OBJ  := $(call objects,$(filter-out src/app/% src/tool/%,$(SOURCES)))
+APP_OBJ  := $(call objects,$(filter src/app/% src/tool/%,$(SOURCES)))
+MAIN_OBJ := $(BUILD)/obj/app/main.o
+
+# tests/unit/test_X.c, tests/fuzz/fuzz_X.c: one program each; other .c files beside them are shared by all.
+tests     = $(patsubst tests/%.c,$(BUILD)/tests/%.o,$(wildcard $(1)))
+UNIT_OBJ := $(call tests,tests/unit/test_*.c)
+UNIT_AID := $(filter-out $(UNIT_OBJ),$(call tests,tests/unit/*.c))
+UNIT_BIN := $(UNIT_OBJ:$(BUILD)/tests/unit/%.o=$(BUILD)/unit/%)
+FUZZ_OBJ := $(call tests,tests/fuzz/fuzz_*.c)
+FUZZ_AID := $(filter-out $(FUZZ_OBJ),$(call tests,tests/fuzz/*.c))
+FUZZ_BIN := $(FUZZ_OBJ:$(BUILD)/tests/fuzz/fuzz_%.o=$(BUILD)/replay/%)
+KERN_OBJ := $(call tests,tests/kernels/*.c)
+KERN_BIN := $(if $(KERN_OBJ),$(BUILD)/check-kernels)
+OBJECTS  := $(LIB_OBJ) $(APP_OBJ) $(UNIT_OBJ) $(UNIT_AID) $(FUZZ_OBJ) $(FUZZ_AID) $(KERN_OBJ)
+
+# ---- building ------------------------------------------------------------------------------------------------------
+
+## all: program and libraries in build/ (the default)
 .PHONY: all
 all: $(BUILD)/baltoro $(BUILD)/libbaltoro.a $(BUILD)/libbaltoro.so
 
-$(BUILD)/obj/%.o: src/%.c
+## programs: the program, and every test program
+.PHONY: programs
+programs: $(BUILD)/baltoro $(UNIT_BIN) $(FUZZ_BIN) $(KERN_BIN)
+
+$(BUILD)/obj/%.o: src/%.c $(BUILD)/flags
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(ALL_CFLAGS) $(ISA) -c $< -o $@
+	$(if $(V),,@echo '  CC    $@')
+	$(Q)$(COMPILE) -c $< -o $@
 
-$(BUILD)/libbaltoro.a: $(LIB_OBJ)
-	rm -f $@ && ar rcs $@ $^
-
-$(BUILD)/libbaltoro.so: $(LIB_OBJ)
-	$(CC) $(ALL_CFLAGS) -shared -Wl,-soname,libbaltoro.so.0 -o $@ $^ $(LDLIBS)
-
-$(BUILD)/baltoro: $(APP_OBJ) $(BUILD)/libbaltoro.a
-	$(CC) $(ALL_CFLAGS) -o $@ $^ $(LDLIBS)
-
-$(BUILD)/unit/%: tests/unit/%.c $(BUILD)/libbaltoro.a
+$(BUILD)/tests/%.o: tests/%.c $(BUILD)/flags
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) -Itests/unit $(ALL_CFLAGS) -o $@ $< $(BUILD)/libbaltoro.a -lcmocka $(LDLIBS)
+	$(if $(V),,@echo '  CC    $@')
+	$(Q)$(COMPILE) -Itests/unit -c $< -o $@
 
--include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
+$(BUILD)/libbaltoro.a: $(LIB_OBJ) $(BUILD)/sources
+$(BUILD)/internal.a:   $(filter-out $(MAIN_OBJ),$(APP_OBJ)) $(BUILD)/sources
+$(BUILD)/libbaltoro.a $(BUILD)/internal.a:
+	$(if $(V),,@echo '  AR    $@')
+	$(Q)rm -f $@ && ar rcs $@ $(filter %.o,$^)
+
+define link
+	@mkdir -p $(@D)
+	$(if $(V),,@echo '  LINK  $@')
+	$(Q)$(LINK) -o $@ $(filter %.o %.a,$^) $(1) $(APP_LIBS) $(LIB_LIBS)
+endef
+
+PARTS := $(BUILD)/internal.a $(BUILD)/libbaltoro.a
+$(BUILD)/baltoro: $(MAIN_OBJ) $(PARTS)
+	$(call link)
+
+$(BUILD)/$(SO_FILE): $(LIB_OBJ) $(BUILD)/sources
+	$(if $(V),,@echo '  LINK  $@')
+	$(Q)$(LINK) -shared -Wl,-soname,$(SO_NAME) $(if $(SAN),,-Wl,--no-undefined) -o $@ $(LIB_OBJ) $(LIB_LIBS)
+
+$(BUILD)/libbaltoro.so: $(BUILD)/$(SO_FILE)
+	$(Q)ln -sf $(SO_FILE) $(BUILD)/$(SO_NAME) && ln -sf $(SO_NAME) $@
+
+$(UNIT_BIN): $(BUILD)/unit/%: $(BUILD)/tests/unit/%.o $(UNIT_AID) $(PARTS)
+	$(call link,$(UNIT_LIBS))
+
+$(FUZZ_BIN): $(BUILD)/replay/%: $(BUILD)/tests/fuzz/fuzz_%.o $(FUZZ_AID) $(PARTS)
+	$(call link)
+
+$(BUILD)/check-kernels: $(KERN_OBJ) $(PARTS)
+	$(call link)
+
+# Stamps: files whose time changes when their content does. Objects depend on the flags, archives on the list of sources,
+# flags on the dependencies, which are looked at again when the script that installs them changes.
+.PHONY: FORCE
+FORCE:
+define stamp
+	@mkdir -p $(@D)
+	@printf '%s\n' '$(1)' | cmp -s - $@ || printf '%s\n' '$(1)' >$@
+endef
+
+DEPS := build/dependencies
+$(DEPS): tools/install_deps.sh
+	$(Q)tools/install_deps.sh
+	@mkdir -p $(@D) && touch $@
+
+$(BUILD)/flags: FORCE | $(DEPS)
+	$(call stamp,$(COMPILE) $(AMX))
+
+$(BUILD)/sources: FORCE
+	$(call stamp,$(SOURCES))
+
+-include $(wildcard $(OBJECTS:.o=.d))
+
+# ---- running -------------------------------------------------------------------------------------------------------
+
+REAL   := build/real/smollm2-135m-instruct
+PROMPT ?= The capital of France is
+
+## demo: fetches a small real model (93 MB) and shows it writing English
+.PHONY: demo
+demo: all $(REAL)/config.json
+	$(BUILD)/baltoro run $(REAL) -p '$(PROMPT)' -n 48 --temperature 0
+
+## real: the small real model as a Hugging Face folder in build/real/
+.PHONY: real
+real: $(REAL)/config.json
+
+$(REAL)/config.json: tools/real.sh tools/gguf_to_hf.py | $(DEPS)
+	tools/real.sh build && touch $@
+
+# ---- testing -------------------------------------------------------------------------------------------------------
+
+TEST_DEFS := -DBT_TEST_BUILD=1
+variant    = $(MAKE) BUILD=$(1) DEFS=$(TEST_DEFS) SAN='$(2)' programs
+
+## test: every test but the sanitizers'; T=name picks those whose name holds it
+.PHONY: test
+test: all
+	+@$(call variant,$(BUILD)/test,$(SAN))
+	@BALTORO=$(BUILD)/baltoro BALTORO_TEST=$(BUILD)/test/baltoro tools/run_tests.sh $(BUILD)/test '$(T)'
+
+## asan: the tests under AddressSanitizer and UndefinedBehaviorSanitizer
+## ubsan: the tests under UndefinedBehaviorSanitizer alone
+## tsan: the tests of threaded code under ThreadSanitizer
+.PHONY: asan ubsan tsan
+asan:  SAN := -fsanitize=address,undefined -fno-sanitize-recover=all
+ubsan: SAN := -fsanitize=undefined,float-cast-overflow -fno-sanitize-recover=all
+tsan:  SAN := -fsanitize=thread
+asan ubsan tsan:
+	+@$(call variant,$(BUILD)/$@,$(SAN))
+	@BALTORO=$(BUILD)/$@/baltoro BALTORO_TEST=$(BUILD)/$@/baltoro SANITIZER=$@ tools/run_tests.sh $(BUILD)/$@ '$(T)'
+
+## check-kernels: every kernel at every CPU level against scalar, with benchmark; ARGS= goes to the program
+.PHONY: check-kernels
+check-kernels: $(BUILD)/check-kernels
+	$(BUILD)/check-kernels $(ARGS)
+
+## check: include law, style, symbols, headers, format, and -Werror builds with gcc and clang
+.PHONY: check
+check: all
+	@tools/check_all.sh $(BUILD)
+
+## fuzz: libFuzzer (clang) on every reader of outside bytes; T=name picks one, TIME=seconds for each
+.PHONY: fuzz
+fuzz:
+	@tools/install_deps.sh clang
+	@$(MAKE) CC=clang BUILD=$(BUILD)/fuzz DEFS=$(TEST_DEFS) FUZZ_AID= LDFLAGS=-fsanitize=fuzzer \
+	    SAN='-fsanitize=address,undefined,fuzzer-no-link -fno-sanitize-recover=all' fuzz-programs
+	@tools/run_fuzz.sh $(BUILD)/fuzz/replay $(TIME) $(T)
+
+.PHONY: fuzz-programs
+fuzz-programs: $(FUZZ_BIN)
+
+## fuzz-replay: runs the stored corpus through the same readers, without a fuzzing engine
+.PHONY: fuzz-replay
+fuzz-replay:
+	+@$(call variant,$(BUILD)/test,)
+	@SUITES=fuzz tools/run_tests.sh $(BUILD)/test '$(T)'
+
+## acceptance: the owners' acceptance program and fixtures, where ../shared is there
+.PHONY: acceptance
+acceptance: all
+	@tools/run_acceptance.sh $(BUILD)/baltoro
+
+# ---- installing ----------------------------------------------------------------------------------------------------
+
+LIBDIR ?= $(PREFIX)/lib
+SHARE  ?= $(PREFIX)/share
+BASH_FILE := $(SHARE)/bash-completion/completions/baltoro
+ZSH_FILE  := $(SHARE)/zsh/site-functions/_baltoro
+FISH_FILE := $(SHARE)/fish/vendor_completions.d/baltoro.fish
+MAN_FILE  := $(SHARE)/man/man1/baltoro.1
+PC_FILE   := $(LIBDIR)/pkgconfig/baltoro.pc
+INSTALLED  = $(PREFIX)/bin/baltoro $(PREFIX)/include/baltoro.h $(LIBDIR)/libbaltoro.a $(LIBDIR)/libbaltoro.so \
+             $(LIBDIR)/$(SO_NAME) $(LIBDIR)/$(SO_FILE) $(PC_FILE) $(MAN_FILE) $(BASH_FILE) $(ZSH_FILE) $(FISH_FILE)
+
+define PC
+prefix=$(PREFIX)
+libdir=$(LIBDIR)
+includedir=$(PREFIX)/include
+
+Name: baltoro
+Description: Runs K2-Horizon and Llama checkpoints on the CPU
+Version: $(VERSION)
+Cflags: -I$${includedir}
+Libs: -L$${libdir} -lbaltoro
+Libs.private: -lm -pthread
+Requires.private: $(LIB_PKGS)
+endef
+
+# Man page and completions are written by the program, from the table that also drives its options.
+PAGES := baltoro.1 baltoro.bash _baltoro baltoro.fish
+$(PAGES:%=$(BUILD)/share/%): $(BUILD)/baltoro
+	@mkdir -p $(@D)
+	$(if $(V),,@echo '  HELP  $@')
+	$(Q)$(BUILD)/baltoro help $(HELP) >$@
+$(BUILD)/share/baltoro.1:    HELP := --man
+$(BUILD)/share/baltoro.bash: HELP := --completion bash
+$(BUILD)/share/_baltoro:     HELP := --completion zsh
+$(BUILD)/share/baltoro.fish: HELP := --completion fish
+
+put = install -D -m $(1) $(2) '$(DESTDIR)$(3)'
+## install: program, libraries, header, pkg-config file, man page, completions below DESTDIR and PREFIX
+.PHONY: install
+install: all $(PAGES:%=$(BUILD)/share/%)
+	$(file >$(BUILD)/share/baltoro.pc,$(PC))
+	$(call put,755,$(BUILD)/baltoro,$(PREFIX)/bin/baltoro)
+	$(call put,644,include/baltoro.h,$(PREFIX)/include/baltoro.h)
+	$(call put,644,$(BUILD)/libbaltoro.a,$(LIBDIR)/libbaltoro.a)
+	$(call put,755,$(BUILD)/$(SO_FILE),$(LIBDIR)/$(SO_FILE))
+	ln -sf $(SO_FILE) '$(DESTDIR)$(LIBDIR)/$(SO_NAME)'
+	ln -sf $(SO_NAME) '$(DESTDIR)$(LIBDIR)/libbaltoro.so'
+	$(call put,644,$(BUILD)/share/baltoro.pc,$(PC_FILE))
+	$(call put,644,$(BUILD)/share/baltoro.1,$(MAN_FILE))
+	$(call put,644,$(BUILD)/share/baltoro.bash,$(BASH_FILE))
+	$(call put,644,$(BUILD)/share/_baltoro,$(ZSH_FILE))
+	$(call put,644,$(BUILD)/share/baltoro.fish,$(FISH_FILE))
+
+## uninstall: removes what install put there
+.PHONY: uninstall
+uninstall:
+	rm -f $(INSTALLED:%='$(DESTDIR)%')
+
+## clean: removes build/
+.PHONY: clean
+clean:
+	rm -rf build
+
+## help: this list
+.PHONY: help
+help:
+	@sed -n 's/^## \([a-z-]*\): \(.*\)/\1\t\2/p' Makefile | expand -t 16
