@@ -53,17 +53,20 @@ LIB_LIBS   = $(call once,LIB_LIBS,pkg-config --libs $(LIB_PKGS)) -lm -pthread
 APP_LIBS   = $(call once,APP_LIBS,pkg-config --libs $(APP_PKGS))
 UNIT_LIBS  = $(call once,UNIT_LIBS,pkg-config --libs cmocka)
 
-ALL_CFLAGS  = $(STANDARD) $(WARNINGS) $(WERROR) $(SAN) $(CFLAGS)
 ALL_CPPFLAGS = -Iinclude -Isrc $(DEFS) $(PKG_CFLAGS) $(CPPFLAGS)
-COMPILE     = $(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(ISA) -MMD -MP
-LINK        = $(CC) $(ALL_CFLAGS) $(LDFLAGS) -Wl,--as-needed
+ALL_CFLAGS   = $(STANDARD) $(WARNINGS) $(PEDANTIC) $(WERROR) $(SAN) $(CFLAGS)
+COMPILE      = $(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(ISA) -MMD -MP
+LINK         = $(CC) $(ALL_CFLAGS) $(LDFLAGS) -Wl,--as-needed
 
-# Only files named x86_* get instruction sets beyond the baseline, each its own; the longest matching name wins.
+# Plain C11, but in src/kernel. There, only files named x86_* get instruction sets beyond the baseline, each its own. Of
+# several names that fit, the longest wins.
 AVX2       := -mavx2 -mfma -mf16c
 AVX512     := $(AVX2) -mavx512f -mavx512bw -mavx512dq -mavx512vl
 AVX512VNNI := $(AVX512) -mavx512vnni -mavx512bf16
 AMX        := $(AVX512VNNI) -mamx-tile -mamx-bf16 -mamx-int8
 KERNELS    := $(BUILD)/obj/kernel
+$(BUILD)/obj/%.o:             PEDANTIC := -Wpedantic
+$(KERNELS)/%.o:               PEDANTIC :=
 $(KERNELS)/scalar%.o:         ISA := -O3
 $(KERNELS)/x86_avx2%.o:       ISA := -O3 $(AVX2)
 $(KERNELS)/x86_avx512%.o:     ISA := -O3 $(AVX512)
@@ -165,7 +168,7 @@ $(DEPS): tools/install_deps.sh
 	@mkdir -p $(@D) && touch $@
 
 $(BUILD)/flags: FORCE | $(DEPS)
-	$(call stamp,$(COMPILE) $(AMX))
+	$(call stamp,$(COMPILE) $(AMX) $(LDFLAGS))
 
 $(BUILD)/sources: FORCE
 	$(call stamp,$(SOURCES))
