@@ -43,10 +43,14 @@ typedef struct bt_family {
     size_t shape_bytes;               /* of the family's own shape struct */
     /* Reads and checks every key; nothing may be guessed that design.md section 5 does not list. */
     bt_status (*read_config)(const bt_config *c, void *shape, bt_error *e);
-    void (*list_tensors)(const void *shape, bt_tensor_list *l);
+    void (*release)(void *shape); /* frees what read_config allocated */
+    void (*list_tensors)(void *shape, bt_tensor_list *l); /* and notes the indices in the shape */
     bool (*skip_tensor)(const char *name); /* known tensors that are not used (rotary_emb.inv_freq) */
+    /* The head's tensor if the config ties it to the embedding, else NULL: stored all the same, it must be equal. */
+    const char *(*tied_head)(const void *shape);
     bt_status (*build_tape)(const bt_model *m, const bt_limits *limits, bt_tape **out, bt_error *e);
-    bt_status (*ablate)(void *shape, const char *key, int64_t value, const char *text, bt_error *e); /* test build only */
+    /* Plants one fault (test build only); a key or value that the model has no use for is refused by name. */
+    bt_status (*ablate)(void *shape, const char *key, const char *value, bt_error *e);
     void (*describe)(const void *shape, bt_fact_fn fn, void *user);
     size_t (*n_vocab)(const void *shape);
     size_t (*max_position)(const void *shape); /* 0: no limit stated */

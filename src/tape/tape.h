@@ -64,6 +64,10 @@ typedef enum bt_op_kind {
     BT_N_OPS,
 } bt_op_kind;
 
+/* Elementwise functions and router scores; the values are those of the kernel table's enums. */
+typedef enum bt_fn { BT_FN_SIGMOID, BT_FN_SILU, BT_FN_SOFTPLUS2 } bt_fn;
+typedef enum bt_router { BT_ROUTER_SOFTMAX, BT_ROUTER_SIGMOID } bt_router;
+
 /* What bytes read from weights are counted as (the benchmark's classes). */
 typedef enum bt_class {
     BT_CLASS_EMBEDDING,
@@ -118,7 +122,7 @@ typedef struct bt_op {
         } attention;
         struct {
             bt_act y, g;
-            uint32_t act;   /* as the kernel table's bt_act_kind: 0 sigmoid, 1 silu, 2 softplus2 */
+            uint32_t act;   /* bt_fn */
         } gate_mul;
         struct {
             bt_act y, g, u;
@@ -128,7 +132,7 @@ typedef struct bt_op {
             bt_routes routes;
             bt_act logits;
             uint32_t bias;  /* weight index of the selection bias, BT_NONE */
-            uint32_t score; /* 0 softmax, 1 sigmoid */
+            uint32_t score; /* bt_router */
             bool renormalise;
             float scale;
             int32_t force;  /* -1 */

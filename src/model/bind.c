@@ -1,0 +1,178 @@
+/*
+ * Binding: every tensor that the family lists is found in the checkpoint by name, its dtype and shape are checked, and
+ * becomes a view in the weight table; every tensor of the checkpoint is claimed by the list, or skipped by the family's
+ * word. All faults are gathered into one message: a person with a wrong checkpoint wants the whole picture.
+ *
+ * A tensor's dtype comes from the header, never from config (the 0.9B's config says float32, its tensors are BF16).
+ */
+#include "model/bind.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+typedef struct binder {
+    bt_model *m;
+    const bt_tensor **claimed; /* every tensor that the list uses; sorted by address at the end */
+    size_t n_claimed;
+    bt_fault_list faults;
+} binder;
+
+static void shape_text(const bt_tensor *t, char *text, size_t size)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (unsigned i = 0; i < t->n_dims && used < size; i++) {
+        int n = snprintf(text + used, size - used, "%s%" PRIu64, i == 0 ? "" : ", ", t->shape[i]);
+        if (n > 0) used += (size_t)n;
+    }
+}
+
+static void fault_shape(binder *b, const bt_tensor *t, const char *expected)
+{
+    char shape[256];
+    shape_text(t, shape, sizeof shape);
+    bt_fault_add(&b->faults, "%s has shape [%s], the configuration makes it [%s]", t->name, shape, expected);
+}
+
+/* The block scales of an FP8 matrix: compressed-tensors calls them weight_scale, method fp8 weight_scale_inv; both
+ * multiply (spec k2-horizon b.3). */
+static void bind_scale(binder *b, const bt_tensor_spec *spec, bt_view *v)
+{
+    static const char *const suffixes[] = {"_scale", "_scale_inv"};
+    const bt_tensor *scale = NULL;
+    for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
+        char name[300];
+        (void)snprintf(name, sizeof name, "%s%s", spec->name, suffixes[i]);
+        const bt_tensor *t = bt_tensors_find(b->m->tensors, name);
+        if (t == NULL) continue;
+        b->claimed[b->n_claimed++] = t;
+        if (scale != NULL) bt_fault_add(&b->faults, "%s has both _scale and _scale_inv", spec->name);
+        scale = t;
+    }
+    if (scale == NULL) {
+        bt_fault_add(&b->faults, "%s is F8_E4M3 but has no %s_scale or %s_scale_inv", spec->name, spec->name, spec->name);
+        return;
+    }
+    uint64_t rows = (spec->n_rows + BT_SCALE_BLOCK - 1) / BT_SCALE_BLOCK;
+    uint64_t cols = (spec->n_cols + BT_SCALE_BLOCK - 1) / BT_SCALE_BLOCK;
+    if (scale->n_dims != 2 || scale->shape[0] != rows || scale->shape[1] != cols) {
+        char expected[64];
+        (void)snprintf(expected, sizeof expected, "%" PRIu64 ", %" PRIu64, rows, cols);
+        fault_shape(b, scale, expected);
+        return;
+    }
+    if (scale->dtype != BT_F32 && scale->dtype != BT_BF16 && scale->dtype != BT_F16) {
+        bt_fault_add(&b->faults, "%s is %s, expected F32, F16 or BF16", scale->name, scale->dtype_name);
+        return;
+    }
+    v->scale = scale->data;
+    v->scale_dtype = (uint8_t)scale->dtype;
+    v->bytes += scale->size;
+}
+
+static void bind_one(binder *b, const bt_tensor_spec *spec, bt_view *v)
+{
+    const bt_tensor *t = bt_tensors_find(b->m->tensors, spec->name);
+    if (t == NULL) {
+        bt_fault_add(&b->faults, "%s is missing", spec->name);
+        return;
+    }
+    b->claimed[b->n_claimed++] = t;
+    bool same = spec->is_vector ? t->n_dims == 1 && t->shape[0] == spec->n_cols
+                                : t->n_dims == 2 && t->shape[0] == spec->n_rows && t->shape[1] == spec->n_cols;
+    if (!same) {
+        char expected[64];
+        if (spec->is_vector) (void)snprintf(expected, sizeof expected, "%u", spec->n_cols);
+        else (void)snprintf(expected, sizeof expected, "%u, %u", spec->n_rows, spec->n_cols);
+        fault_shape(b, t, expected);
+        return;
+    }
+    bool plain = t->dtype == BT_F32 || t->dtype == BT_F16 || t->dtype == BT_BF16;
+    if (!plain && !(spec->may_scale && t->dtype == BT_F8_E4M3)) {
+        bt_fault_add(&b->faults, "%s is %s, expected F32, F16 or BF16%s", spec->name, t->dtype_name,
+                     spec->may_scale ? ", or F8_E4M3 with scales" : "");
+        return;
+    }
+    v->data = t->data;
+    v->bytes = t->size;
+    v->n_rows = spec->n_rows;
+    v->n_cols = spec->n_cols;
+    v->dtype = (uint8_t)t->dtype;
+    v->layout = BT_LAYOUT_ROWS;
+    b->m->n_parameters += t->n_elements;
+    if (t->dtype == BT_F8_E4M3) bind_scale(b, spec, v);
+}
+
+static int by_address(const void *a, const void *b)
+{
+    const bt_tensor *x = *(const bt_tensor *const *)a, *y = *(const bt_tensor *const *)b;
+    return (x > y) - (x < y);
+}
+
+/* A head that is stored although the config ties it to the embedding: fine if it is equal, else one of them is wrong and
+ * we cannot know which (case C19). */
+static void check_tied_head(binder *b)
+{
+    const char *name = b->m->family->tied_head(b->m->shape);
+    const bt_tensor *head = name == NULL ? NULL : bt_tensors_find(b->m->tensors, name);
+    if (head == NULL) return;
+    b->claimed[b->n_claimed++] = head;
+    for (size_t i = 0; i < b->m->list.n; i++) {
+        const bt_tensor_spec *spec = &b->m->list.specs[i];
+        const bt_view *v = &b->m->views[i];
+        if (spec->class != BT_CLASS_EMBEDDING || v->data == NULL) continue;
+        if (head->dtype != v->dtype || head->size != v->bytes || memcmp(head->data, v->data, head->size) != 0) {
+            bt_fault_add(&b->faults, "%s differs from %s although tie_word_embeddings is true", name, spec->name);
+        }
+        b->m->n_skipped++;
+        b->m->skipped_bytes += head->size;
+        return;
+    }
+}
+
+/* Tensors that nothing claims: skipped by the family's word, or at fault. */
+static void find_unclaimed(binder *b)
+{
+    qsort(b->claimed, b->n_claimed, sizeof(const bt_tensor *), by_address);
+    size_t n = bt_tensors_count(b->m->tensors);
+    for (size_t i = 0; i < n; i++) {
+        const bt_tensor *t = bt_tensors_at(b->m->tensors, i);
+        if (bsearch(&t, b->claimed, b->n_claimed, sizeof(const bt_tensor *), by_address) != NULL) continue;
+        if (b->m->family->skip_tensor(t->name)) {
+            b->m->n_skipped++;
+            b->m->skipped_bytes += t->size;
+        } else {
+            bt_fault_add(&b->faults, "%s is unknown to this architecture", t->name);
+        }
+    }
+}
+
+bt_status bt_model_bind(bt_model *m, bt_error *e)
+{
+    binder *b = bt_calloc(1, sizeof *b);
+    size_t n = m->list.n;
+    m->views = bt_calloc(n, sizeof *m->views);
+    const bt_tensor **claimed = bt_calloc(3 * n + 1, sizeof *claimed); /* each, at most two scales, a tied head */
+    bt_status st = BT_OK;
+    if (b == NULL || m->views == NULL || claimed == NULL) {
+        st = bt_fail(e, BT_ERR_MEMORY, "no memory to bind %zu tensors", n);
+        goto done;
+    }
+    b->m = m;
+    b->claimed = claimed;
+    for (size_t i = 0; i < n; i++) bind_one(b, &m->list.specs[i], &m->views[i]);
+    check_tied_head(b);
+    find_unclaimed(b);
+    if (b->faults.n_total > 0) {
+        st = bt_fail(e, BT_ERR_FORMAT, "the tensors do not fit %s: %s", bt_config_file(m->config), bt_fault_text(&b->faults));
+    }
+done:
+    bt_free(claimed);
+    bt_free(b);
+    return st;
+}

@@ -1,0 +1,680 @@
+/*
+ * K2-Horizon (IFM) and, as its plainest member, Llama: one decoder that reads like the paper.
+ * Specification: docs of the family, sections (a)-(c); the float64 program is tools/oracle/k2_horizon.py.
+ *
+ * Traps, each with the fixture that guards it:
+ *   - heads x head_dim differs from hidden_size; head_dim is never derived (k2-dense)
+ *   - the layer norms and the final norm have groups, each with its own mean square (k2-dense, k2-f32)
+ *   - rotation pairs (j, j + head_dim / 2) even when only a part turns (k2-moe)
+ *   - the softplus gate has base 2 and acts before o_proj, on the normed input (k2-mova)
+ *   - the router bias steers the choice only; weights are the unbiased scores (k2-moe, k2-mova)
+ *   - value experts renormalise whenever k > 1, whatever norm_topk_prob says (own-mova-norenorm); SiLU per expert,
+ *     before the weight; the router's scale applies to values too (k2-mova)
+ *   - self_attn.gate_proj, mlp.gate_proj and mlp.gate are three things (k2-mova)
+ *
+ * Order of this file: shape -> config -> tensors -> the layer, written on the tape -> the two family rows.
+ */
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "model/model.h"
+#include "model/rope.h"
+
+#define K2_LAYERS_MAX  1024u
+#define K2_WIDTH_MAX   (1u << 20)
+#define K2_EXPERTS_MAX 65536u
+
+/* ---- shape --------------------------------------------------------------------------------------------------------- */
+
+typedef enum k2_gate { K2_GATE_NONE, K2_GATE_SILU, K2_GATE_SOFTPLUS } k2_gate;
+
+/* Weight-table indices of one layer. */
+typedef struct k2_layer {
+    uint32_t input_norm, post_norm;         /* [hidden] */
+    uint32_t q, k, v, o;                    /* v: BT_NONE where values are routed */
+    uint32_t gate;                          /* BT_NONE: no output gate */
+    uint32_t q_norm, k_norm;                /* BT_NONE: no QK norm; a weight for every head */
+    uint32_t v_router, v_bias, v_experts;   /* MoVA; v_experts + e */
+    uint32_t ffn_gate, ffn_up, ffn_down;    /* dense */
+    uint32_t router, router_bias, experts;  /* sparse; gate experts + 3e, up + 3e + 1, down + 3e + 2 */
+    uint32_t shared_gate, shared_up, shared_down;
+    bool is_sparse;
+} k2_layer;
+
+typedef struct k2_shape {
+    const char *file; /* of the config, for messages; borrowed */
+    size_t n_vocab, hidden, ffn, n_layers, n_heads, n_kv, head_dim, rope_dim, n_groups, max_position;
+    size_t n_experts, n_active, expert_ffn, n_shared;
+    size_t n_values, n_values_active;
+    size_t sparse_step;
+    double eps, router_scale;
+    bt_rope rope;
+    k2_gate gate;
+    bool qk_norm, router_bias, renormalise, sigmoid_router, tied;
+    bool *is_dense; /* [n_layers]: mlp_only_layers */
+    k2_layer *layers;
+    uint32_t embed, final_norm, head;
+    const char *defaults[32]; /* keys that were absent and took the family's documented default */
+    size_t n_defaults;
+    /* Faults planted on purpose, test build only; all zero otherwise. */
+    struct {
+        bool no_selection_bias, no_rope, no_qk_norm, no_gate, no_shared;
+        int32_t skip_layer, force_expert; /* -1: none */
+    } ablate;
+} k2_shape;
+
+static bool k2_is_sparse(const k2_shape *s, size_t i)
+{
+    return s->n_experts > 0 && !s->is_dense[i] && (i + 1) % s->sparse_step == 0;
+}
+
+/* ---- config: every key, and what may be absent (design.md section 5, spec a.2) --------------------------------------- */
+
+typedef struct k2_reader {
+    bt_scope top;
+    k2_shape *s;
+    bt_status st; /* the first fault; later reads do nothing */
+    bt_error *e;
+} k2_reader;
+
+static void note_default(k2_reader *r, const char *key, bool found)
+{
+    if (found || r->st != BT_OK) return;
+    assert(r->s->n_defaults < sizeof r->s->defaults / sizeof *r->s->defaults);
+    r->s->defaults[r->s->n_defaults++] = key;
+}
+
+static size_t need(k2_reader *r, const char *key, uint64_t max)
+{
+    uint64_t v = 1;
+    if (r->st == BT_OK) r->st = bt_get_u64(r->top, key, 1, max, &v, NULL, r->e);
+    return (size_t)v;
+}
+
+static size_t count_or(k2_reader *r, const char *key, uint64_t fallback, uint64_t min, uint64_t max)
+{
+    uint64_t v = fallback;
+    bool found = false;
+    if (r->st == BT_OK) r->st = bt_get_u64(r->top, key, min, max, &v, &found, r->e);
+    note_default(r, key, found);
+    return (size_t)v;
+}
+
+static bool flag_or(k2_reader *r, const char *key, bool fallback)
+{
+    bool v = fallback, found = false;
+    if (r->st == BT_OK) r->st = bt_get_bool(r->top, key, &v, &found, r->e);
+    note_default(r, key, found);
+    return v;
+}
+
+static double number_or(k2_reader *r, const char *key, double fallback)
+{
+    double v = fallback;
+    bool found = false;
+    if (r->st == BT_OK) r->st = bt_get_f64(r->top, key, &v, &found, r->e);
+    note_default(r, key, found);
+    if (r->st == BT_OK && !(v > 0 && v < 1e30)) {
+        r->st = bt_fail(r->e, BT_ERR_FORMAT, "%s: %s is %g, expected a number above 0", r->s->file, key, v);
+    }
+    return v;
+}
+
+static const char *string_or(k2_reader *r, const char *key, const char *fallback)
+{
+    const char *v = fallback;
+    bool found = false;
+    if (r->st == BT_OK) r->st = bt_get_string(r->top, key, &v, &found, r->e);
+    return v;
+}
+
+static void refuse(k2_reader *r, bool bad, const char *key, const char *why)
+{
+    if (r->st == BT_OK && bad) r->st = bt_fail(r->e, BT_ERR_UNSUPPORTED, "%s: %s %s", r->s->file, key, why);
+}
+
+/* mlp_only_layers: a list of layer numbers; numbers past the last layer name nothing. num_dense_layers is xLLM's alias
+ * for a leading run. */
+static void read_dense_layers(k2_reader *r)
+{
+    k2_shape *s = r->s;
+    if (r->st != BT_OK) return;
+    s->is_dense = bt_calloc(s->n_layers, sizeof *s->is_dense);
+    int32_t *list = bt_calloc(K2_LAYERS_MAX, sizeof *list);
+    size_t n = 0;
+    if (s->is_dense == NULL || list == NULL) r->st = bt_fail(r->e, BT_ERR_MEMORY, "no memory for %zu layers", s->n_layers);
+    if (r->st == BT_OK) r->st = bt_get_ids(r->top, "mlp_only_layers", list, K2_LAYERS_MAX, &n, r->e);
+    if (r->st == BT_OK) {
+        for (size_t i = 0; i < n; i++) {
+            if ((size_t)list[i] < s->n_layers) s->is_dense[list[i]] = true;
+        }
+    }
+    bt_free(list);
+    uint64_t leading = 0;
+    bool has_leading = false;
+    if (r->st == BT_OK) r->st = bt_get_u64(r->top, "num_dense_layers", 0, K2_LAYERS_MAX, &leading, &has_leading, r->e);
+    if (r->st != BT_OK || !has_leading) return;
+    const bt_json_node *given = bt_json_get(r->top.object, "mlp_only_layers");
+    for (size_t i = 0; i < s->n_layers; i++) {
+        bool dense = i < leading;
+        if (given != NULL && given->kind != BT_JSON_NULL && dense != s->is_dense[i]) {
+            r->st = bt_fail(r->e, BT_ERR_FORMAT, "%s: num_dense_layers and mlp_only_layers differ at layer %zu", s->file, i);
+            return;
+        }
+        s->is_dense[i] = dense;
+    }
+}
+
+static void read_experts(k2_reader *r)
+{
+    k2_shape *s = r->s;
+    s->n_experts = count_or(r, "num_experts", 0, 0, K2_EXPERTS_MAX);
+    s->n_values = count_or(r, "mova_num_experts", 0, 0, K2_EXPERTS_MAX);
+    read_dense_layers(r);
+    refuse(r, s->n_values > 0 && s->n_experts == 0, "mova_num_experts", "needs num_experts above 0");
+    if (r->st != BT_OK || s->n_experts == 0) return;
+    s->n_active = count_or(r, "num_experts_per_tok", 8, 1, s->n_experts);
+    s->expert_ffn = count_or(r, "moe_intermediate_size", 768, 1, K2_WIDTH_MAX);
+    s->n_shared = count_or(r, "num_shared_experts", 0, 0, 64);
+    s->sparse_step = count_or(r, "decoder_sparse_step", 1, 1, K2_LAYERS_MAX);
+    s->renormalise = flag_or(r, "norm_topk_prob", false);
+    s->router_bias = flag_or(r, "moe_gate_bias", false);
+    s->router_scale = number_or(r, "router_scaling_factor", 1.0);
+    const char *score = string_or(r, "router_score_func", "softmax");
+    s->sigmoid_router = strcmp(score, "sigmoid") == 0;
+    refuse(r, !s->sigmoid_router && strcmp(score, "softmax") != 0, "router_score_func", "is neither softmax nor sigmoid");
+    if (s->n_values > 0) s->n_values_active = count_or(r, "mova_num_experts_per_tok", 0, 1, s->n_values);
+    refuse(r, s->n_values > 0 && s->n_values_active == 0, "mova_num_experts_per_tok", "is missing");
+}
+
+static void read_gate(k2_reader *r)
+{
+    const char *gate = string_or(r, "attention_gate_func", NULL);
+    if (gate == NULL) return;
+    if (strcmp(gate, "silu") == 0) r->s->gate = K2_GATE_SILU;
+    else if (strcmp(gate, "softplus") == 0) r->s->gate = K2_GATE_SOFTPLUS;
+    else refuse(r, true, "attention_gate_func", "is neither null, silu nor softplus");
+}
+
+static void check_common(k2_reader *r)
+{
+    const k2_shape *s = r->s;
+    refuse(r, strcmp(string_or(r, "hidden_act", "silu"), "silu") != 0, "hidden_act", "is not silu, the only one supported");
+    bool found = false, attention_bias = false, mlp_bias = false, window = false;
+    if (r->st == BT_OK) r->st = bt_get_bool(r->top, "attention_bias", &attention_bias, &found, r->e);
+    if (r->st == BT_OK) r->st = bt_get_bool(r->top, "mlp_bias", &mlp_bias, &found, r->e);
+    if (r->st == BT_OK) r->st = bt_get_bool(r->top, "use_sliding_window", &window, &found, r->e);
+    refuse(r, attention_bias, "attention_bias", "true is not supported: this family has no biases there");
+    refuse(r, mlp_bias, "mlp_bias", "true is not supported: this family has no biases there");
+    refuse(r, window, "use_sliding_window", "true is not supported");
+    if (r->st != BT_OK) return;
+    refuse(r, s->n_heads % s->n_kv != 0, "num_key_value_heads", "does not divide num_attention_heads");
+    refuse(r, s->head_dim % 2 != 0, "head_dim", "is odd");
+    refuse(r, s->n_heads > K2_WIDTH_MAX / s->head_dim, "head_dim", "times num_attention_heads is out of range");
+}
+
+static bt_status k2_read_config(const bt_config *c, void *shape, bt_error *e)
+{
+    k2_shape *s = shape;
+    *s = (k2_shape){.file = bt_config_file(c), .sparse_step = 1, .router_scale = 1, .ablate = {.skip_layer = -1, .force_expert = -1}};
+    k2_reader *r = &(k2_reader){.top = {c, bt_config_root(c), NULL}, .s = s, .e = e};
+    s->n_vocab = need(r, "vocab_size", 1u << 24);
+    s->hidden = need(r, "hidden_size", K2_WIDTH_MAX);
+    s->ffn = need(r, "intermediate_size", K2_WIDTH_MAX);
+    s->n_layers = need(r, "num_hidden_layers", K2_LAYERS_MAX);
+    s->n_heads = need(r, "num_attention_heads", 65536);
+    s->n_kv = need(r, "num_key_value_heads", 65536);
+    s->head_dim = need(r, "head_dim", 65536);
+    s->max_position = need(r, "max_position_embeddings", 1u << 30);
+    s->rope_dim = count_or(r, "rope_head_dim", s->head_dim, 1, 65536);
+    s->n_groups = count_or(r, "layernorm_num_groups", 1, 1, K2_WIDTH_MAX);
+    s->eps = number_or(r, "rms_norm_eps", 1e-6);
+    s->qk_norm = flag_or(r, "query_key_norm", false);
+    s->tied = flag_or(r, "tie_word_embeddings", false);
+    read_gate(r);
+    read_experts(r);
+    check_common(r);
+    if (r->st != BT_OK) return r->st;
+    refuse(r, s->hidden % s->n_groups != 0, "layernorm_num_groups", "does not divide hidden_size");
+    refuse(r, s->rope_dim % 2 != 0, "rope_head_dim", "is odd");
+    refuse(r, s->rope_dim > s->head_dim, "rope_head_dim", "is larger than head_dim");
+    if (r->st == BT_OK) r->st = bt_rope_read(c, 0, &s->rope, e);
+    if (r->st == BT_OK && !s->rope.is_given) { /* the vendor's default: the 0.9B's block (spec a.3) */
+        s->rope = (bt_rope){.type = BT_ROPE_YARN, .theta = 1e6, .factor = 16, .beta_fast = 128, .beta_slow = 4,
+                            .original_positions = 8192, .attention_factor = 1.2772588722239782, .truncate = true};
+        note_default(r, "rope_parameters", false);
+    }
+    refuse(r, s->rope.type == BT_ROPE_YARN && s->rope_dim != s->head_dim, "rope_head_dim",
+           "below head_dim is undefined together with rope_type yarn");
+    return r->st;
+}
+
+/* Llama: the same decoder with one norm group, default rope, and nothing routed. */
+static bt_status llama_read_config(const bt_config *c, void *shape, bt_error *e)
+{
+    k2_shape *s = shape;
+    *s = (k2_shape){.file = bt_config_file(c), .sparse_step = 1, .router_scale = 1, .ablate = {.skip_layer = -1, .force_expert = -1}};
+    k2_reader *r = &(k2_reader){.top = {c, bt_config_root(c), NULL}, .s = s, .e = e};
+    s->n_groups = 1;
+    s->n_vocab = need(r, "vocab_size", 1u << 24);
+    s->hidden = need(r, "hidden_size", K2_WIDTH_MAX);
+    s->ffn = need(r, "intermediate_size", K2_WIDTH_MAX);
+    s->n_layers = need(r, "num_hidden_layers", K2_LAYERS_MAX);
+    s->n_heads = need(r, "num_attention_heads", 65536);
+    s->n_kv = count_or(r, "num_key_value_heads", s->n_heads, 1, 65536);
+    s->max_position = need(r, "max_position_embeddings", 1u << 30);
+    s->head_dim = count_or(r, "head_dim", 0, 1, 65536);
+    if (r->st == BT_OK && s->head_dim == 0) {
+        refuse(r, s->hidden % s->n_heads != 0, "num_attention_heads", "does not divide hidden_size and head_dim is absent");
+        s->head_dim = s->hidden / s->n_heads;
+    }
+    s->rope_dim = s->head_dim;
+    s->eps = number_or(r, "rms_norm_eps", 1e-6);
+    s->tied = flag_or(r, "tie_word_embeddings", false);
+    if (r->st == BT_OK) s->is_dense = bt_calloc(s->n_layers, sizeof *s->is_dense);
+    if (r->st == BT_OK && s->is_dense == NULL) r->st = bt_fail(e, BT_ERR_MEMORY, "no memory for %zu layers", s->n_layers);
+    check_common(r);
+    if (r->st == BT_OK) r->st = bt_rope_read(c, 10000, &s->rope, e);
+    if (r->st == BT_OK && !s->rope.is_given) {
+        s->rope = (bt_rope){.type = BT_ROPE_DEFAULT, .theta = 10000, .attention_factor = 1};
+        note_default(r, "rope_theta", false);
+    }
+    refuse(r, s->rope.type != BT_ROPE_DEFAULT, "rope_type", "yarn is not supported for Llama");
+    return r->st;
+}
+
+static void k2_release(void *shape)
+{
+    k2_shape *s = shape;
+    bt_free(s->is_dense);
+}
+
+/* ---- tensors: the one list (spec b.1) ------------------------------------------------------------------------------------ */
+
+static void list_attention(const k2_shape *s, bt_tensor_list *l, k2_layer *w, int i)
+{
+    size_t q = s->n_heads * s->head_dim, kv = s->n_kv * s->head_dim, h = s->hidden;
+    w->q = bt_list_matrix(l, BT_CLASS_ATTENTION, i, q, h, "model.layers.%d.self_attn.q_proj.weight", i);
+    w->k = bt_list_matrix(l, BT_CLASS_ATTENTION, i, kv, h, "model.layers.%d.self_attn.k_proj.weight", i);
+    if (s->qk_norm) {
+        w->q_norm = bt_list_vector(l, BT_CLASS_NORM, i, q, "model.layers.%d.self_attn.q_norm.weight", i);
+        w->k_norm = bt_list_vector(l, BT_CLASS_NORM, i, kv, "model.layers.%d.self_attn.k_norm.weight", i);
+    }
+    if (s->gate != K2_GATE_NONE) {
+        w->gate = bt_list_matrix(l, BT_CLASS_ATTENTION, i, q, h, "model.layers.%d.self_attn.gate_proj.weight", i);
+    }
+    w->o = bt_list_matrix(l, BT_CLASS_ATTENTION, i, h, q, "model.layers.%d.self_attn.o_proj.weight", i);
+    if (!w->is_sparse || s->n_values == 0) {
+        w->v = bt_list_matrix(l, BT_CLASS_ATTENTION, i, kv, h, "model.layers.%d.self_attn.v_proj.weight", i);
+        return;
+    }
+    w->v_router = bt_list_matrix(l, BT_CLASS_ROUTER, i, s->n_values, h, "model.layers.%d.self_attn.v_router.weight", i);
+    if (s->router_bias) {
+        w->v_bias = bt_list_vector(l, BT_CLASS_ROUTER, i, s->n_values, "model.layers.%d.self_attn.v_router.bias", i);
+    }
+    for (size_t e = 0; e < s->n_values; e++) {
+        uint32_t at = bt_list_matrix(l, BT_CLASS_VALUES, i, kv, h, "model.layers.%d.self_attn.v_experts.%zu.weight", i, e);
+        if (e == 0) w->v_experts = at;
+    }
+}
+
+static void list_experts(const k2_shape *s, bt_tensor_list *l, k2_layer *w, int i)
+{
+    size_t h = s->hidden, f = s->expert_ffn;
+    w->router = bt_list_matrix(l, BT_CLASS_ROUTER, i, s->n_experts, h, "model.layers.%d.mlp.gate.weight", i);
+    if (s->router_bias) w->router_bias = bt_list_vector(l, BT_CLASS_ROUTER, i, s->n_experts, "model.layers.%d.mlp.gate.bias", i);
+    for (size_t e = 0; e < s->n_experts; e++) {
+        uint32_t at = bt_list_matrix(l, BT_CLASS_EXPERTS, i, f, h, "model.layers.%d.mlp.experts.%zu.gate_proj.weight", i, e);
+        bt_list_matrix(l, BT_CLASS_EXPERTS, i, f, h, "model.layers.%d.mlp.experts.%zu.up_proj.weight", i, e);
+        bt_list_matrix(l, BT_CLASS_EXPERTS, i, h, f, "model.layers.%d.mlp.experts.%zu.down_proj.weight", i, e);
+        if (e == 0) w->experts = at;
+    }
+    if (s->n_shared == 0) return;
+    f *= s->n_shared;
+    w->shared_gate = bt_list_matrix(l, BT_CLASS_SHARED, i, f, h, "model.layers.%d.mlp.shared_experts.gate_proj.weight", i);
+    w->shared_up = bt_list_matrix(l, BT_CLASS_SHARED, i, f, h, "model.layers.%d.mlp.shared_experts.up_proj.weight", i);
+    w->shared_down = bt_list_matrix(l, BT_CLASS_SHARED, i, h, f, "model.layers.%d.mlp.shared_experts.down_proj.weight", i);
+}
+
+static void list_layer(const k2_shape *s, bt_tensor_list *l, k2_layer *w, int i)
+{
+    size_t h = s->hidden, f = s->ffn;
+    memset(w, 0xff, sizeof *w); /* every index BT_NONE */
+    w->is_sparse = k2_is_sparse(s, (size_t)i);
+    w->input_norm = bt_list_vector(l, BT_CLASS_NORM, i, h, "model.layers.%d.input_layernorm.weight", i);
+    w->post_norm = bt_list_vector(l, BT_CLASS_NORM, i, h, "model.layers.%d.post_attention_layernorm.weight", i);
+    list_attention(s, l, w, i);
+    if (w->is_sparse) {
+        list_experts(s, l, w, i);
+        return;
+    }
+    w->ffn_gate = bt_list_matrix(l, BT_CLASS_DENSE, i, f, h, "model.layers.%d.mlp.gate_proj.weight", i);
+    w->ffn_up = bt_list_matrix(l, BT_CLASS_DENSE, i, f, h, "model.layers.%d.mlp.up_proj.weight", i);
+    w->ffn_down = bt_list_matrix(l, BT_CLASS_DENSE, i, h, f, "model.layers.%d.mlp.down_proj.weight", i);
+}
+
+static void k2_list_tensors(void *shape, bt_tensor_list *l)
+{
+    k2_shape *s = shape;
+    s->layers = bt_arena_alloc(l->arena, s->n_layers, sizeof *s->layers);
+    if (s->layers == NULL) {
+        l->failed = true;
+        return;
+    }
+    s->embed = bt_list_matrix(l, BT_CLASS_EMBEDDING, -1, s->n_vocab, s->hidden, "model.embed_tokens.weight");
+    for (size_t i = 0; i < s->n_layers; i++) list_layer(s, l, &s->layers[i], (int)i);
+    s->final_norm = bt_list_vector(l, BT_CLASS_NORM, -1, s->hidden, "model.norm.weight");
+    s->head = s->tied ? s->embed : bt_list_matrix(l, BT_CLASS_HEAD, -1, s->n_vocab, s->hidden, "lm_head.weight");
+}
+
+static bool k2_skip_tensor(const char *name)
+{
+    static const char suffix[] = ".rotary_emb.inv_freq"; /* a buffer that old exports kept; derived from the config */
+    size_t n = strlen(name), m = sizeof suffix - 1;
+    return n >= m && strcmp(name + n - m, suffix) == 0;
+}
+
+/* ---- the layer, written on the tape -------------------------------------------------------------------------------------- */
+
+typedef struct k2_tape {
+    const k2_shape *s;
+    bt_tape_builder *b;
+    bt_act x;                      /* the residual stream [hidden] */
+    bt_act a;                      /* its normed copy [hidden] */
+    bt_act q, k, v, o, gate;       /* [heads * head_dim] or [kv * head_dim] */
+    bt_act angles;                 /* cos and sin of this row's position */
+    bt_act g, u;                   /* dense FFN [ffn] */
+    bt_act sg, su, shared;         /* shared experts [n_shared * expert_ffn], [hidden] */
+    bt_act scores, v_scores, h;    /* router logits; experts' hidden [n_active * expert_ffn] */
+    bt_routes routes, v_routes;
+} k2_tape;
+
+static void declare(k2_tape *t)
+{
+    const k2_shape *s = t->s;
+    size_t q = s->n_heads * s->head_dim, kv = s->n_kv * s->head_dim;
+    t->x = bt_tape_act(t->b, BT_SPACE_ROWS, s->hidden);
+    t->a = bt_tape_act(t->b, BT_SPACE_ROWS, s->hidden);
+    t->q = bt_tape_act(t->b, BT_SPACE_ROWS, q);
+    t->k = bt_tape_act(t->b, BT_SPACE_ROWS, kv);
+    t->v = bt_tape_act(t->b, BT_SPACE_ROWS, kv);
+    t->o = bt_tape_act(t->b, BT_SPACE_ROWS, q);
+    if (s->gate != K2_GATE_NONE) t->gate = bt_tape_act(t->b, BT_SPACE_ROWS, q);
+    t->angles = bt_tape_act(t->b, BT_SPACE_ROWS, s->rope_dim);
+    t->g = bt_tape_act(t->b, BT_SPACE_ROWS, s->ffn);
+    t->u = bt_tape_act(t->b, BT_SPACE_ROWS, s->ffn);
+    if (s->n_experts == 0) return;
+    t->scores = bt_tape_act(t->b, BT_SPACE_ROWS, s->n_experts);
+    t->routes = bt_tape_routes(t->b, s->n_active);
+    t->h = bt_tape_act(t->b, BT_SPACE_ROWS, s->n_active * s->expert_ffn);
+    if (s->n_shared > 0) {
+        t->sg = bt_tape_act(t->b, BT_SPACE_ROWS, s->n_shared * s->expert_ffn);
+        t->su = bt_tape_act(t->b, BT_SPACE_ROWS, s->n_shared * s->expert_ffn);
+        t->shared = bt_tape_act(t->b, BT_SPACE_ROWS, s->hidden);
+    }
+    if (s->n_values == 0) return;
+    t->v_scores = bt_tape_act(t->b, BT_SPACE_ROWS, s->n_values);
+    t->v_routes = bt_tape_routes(t->b, s->n_values_active);
+}
+
+static bt_route_spec route_spec(const k2_shape *s, uint32_t bias, bool renormalise)
+{
+    return (bt_route_spec){
+        .bias = s->ablate.no_selection_bias ? BT_NONE : bias,
+        .score = s->sigmoid_router ? BT_ROUTER_SIGMOID : BT_ROUTER_SOFTMAX,
+        .renormalise = renormalise,
+        .scale = s->router_scale,
+        .force = s->ablate.force_expert,
+    };
+}
+
+/* v = sum_e w_e silu(V_e a). Renormalises whenever k > 1: norm_topk_prob is the FFN router's (spec c.5). */
+static void values(k2_tape *t, const k2_layer *w)
+{
+    const k2_shape *s = t->s;
+    if (w->v != BT_NONE) {
+        bt_op_linear(t->b, t->v, t->a, w->v);
+        return;
+    }
+    bt_route_spec spec = route_spec(s, w->v_bias, s->n_values_active > 1);
+    bt_op_linear(t->b, t->v_scores, t->a, w->v_router);
+    bt_op_route(t->b, t->v_routes, t->v_scores, &spec);
+    bt_op_moe_values(t->b, t->v, t->a, t->v_routes, w->v_experts, 1, s->n_values, BT_FN_SILU);
+}
+
+static void attention(k2_tape *t, const k2_layer *w)
+{
+    const k2_shape *s = t->s;
+    bt_op_rms_norm(t->b, t->a, t->x, w->input_norm, s->n_groups, s->eps);
+    bt_op_linear(t->b, t->q, t->a, w->q);
+    bt_op_linear(t->b, t->k, t->a, w->k);
+    if (w->gate != BT_NONE) bt_op_linear(t->b, t->gate, t->a, w->gate);
+    values(t, w);
+    if (w->q_norm != BT_NONE && !s->ablate.no_qk_norm) { /* per head, a weight for every head */
+        bt_op_rms_norm(t->b, t->q, t->q, w->q_norm, s->n_heads, s->eps);
+        bt_op_rms_norm(t->b, t->k, t->k, w->k_norm, s->n_kv, s->eps);
+    }
+    if (!s->ablate.no_rope) { /* pairs lie head_dim / 2 apart, whatever part turns */
+        bt_op_rope(t->b, t->q, t->angles, s->n_heads, s->head_dim, s->rope_dim / 2);
+        bt_op_rope(t->b, t->k, t->angles, s->n_kv, s->head_dim, s->rope_dim / 2);
+    }
+    uint32_t keys = bt_tape_positions(t->b, s->n_kv, s->head_dim);
+    uint32_t vals = bt_tape_positions(t->b, s->n_kv, s->head_dim);
+    bt_op_store(t->b, keys, t->k);
+    bt_op_store(t->b, vals, t->v);
+    bt_op_attention(t->b, t->o, t->q, keys, vals, s->n_heads, s->head_dim, 1 / sqrt((double)s->head_dim));
+    if (w->gate != BT_NONE && !s->ablate.no_gate) {
+        bt_op_gate_mul(t->b, t->o, t->gate, s->gate == K2_GATE_SILU ? BT_FN_SILU : BT_FN_SOFTPLUS2);
+    }
+    bt_op_linear_add(t->b, t->x, t->o, w->o);
+}
+
+/* y = sum_e w_e down_e(silu(gate_e a) * up_e a) + shared(a); the shared expert has no gate and no weight. */
+static void experts(k2_tape *t, const k2_layer *w)
+{
+    const k2_shape *s = t->s;
+    bool shared = s->n_shared > 0 && !s->ablate.no_shared;
+    bt_route_spec spec = route_spec(s, w->router_bias, s->renormalise);
+    bt_op_linear(t->b, t->scores, t->a, w->router);
+    if (shared) {
+        bt_op_linear(t->b, t->sg, t->a, w->shared_gate);
+        bt_op_linear(t->b, t->su, t->a, w->shared_up);
+    }
+    bt_op_route(t->b, t->routes, t->scores, &spec);
+    if (shared) bt_op_act_mul(t->b, t->sg, t->sg, t->su, BT_FN_SILU);
+    bt_op_moe_up_gate(t->b, t->h, t->a, t->routes, w->experts, w->experts + 1, 3, s->n_experts, BT_FN_SILU);
+    if (shared) bt_op_linear(t->b, t->shared, t->sg, w->shared_down);
+    bt_op_moe_down_sum(t->b, t->x, t->h, t->routes, w->experts + 2, 3, s->n_experts, shared ? &t->shared : NULL);
+}
+
+static void feed_forward(k2_tape *t, const k2_layer *w)
+{
+    bt_op_rms_norm(t->b, t->a, t->x, w->post_norm, t->s->n_groups, t->s->eps);
+    if (w->is_sparse) {
+        experts(t, w);
+        return;
+    }
+    bt_op_linear(t->b, t->g, t->a, w->ffn_gate);
+    bt_op_linear(t->b, t->u, t->a, w->ffn_up);
+    bt_op_act_mul(t->b, t->g, t->g, t->u, BT_FN_SILU);
+    bt_op_linear_add(t->b, t->x, t->g, w->ffn_down);
+}
+
+static bt_act head(k2_tape *t)
+{
+    const k2_shape *s = t->s;
+    bt_act x = bt_tape_act(t->b, BT_SPACE_LOGITS, s->hidden);
+    bt_act logits = bt_tape_act(t->b, BT_SPACE_LOGITS, s->n_vocab);
+    bt_tape_head(t->b);
+    bt_op_select_rows(t->b, x, t->x);
+    bt_op_rms_norm(t->b, x, x, s->final_norm, s->n_groups, s->eps);
+    bt_op_linear(t->b, logits, x, s->head);
+    return logits;
+}
+
+static bt_status k2_build_tape(const bt_model *m, const bt_limits *limits, bt_tape **out, bt_error *e)
+{
+    const k2_shape *s = m->shape;
+    k2_tape t = {.s = s};
+    size_t n_pairs = s->rope_dim / 2;
+    double *frequency = bt_calloc(n_pairs, sizeof *frequency);
+    if (frequency == NULL) return bt_fail(e, BT_ERR_MEMORY, "no memory for the rotation's frequencies");
+    bt_rope_frequencies(&s->rope, s->rope_dim, n_pairs, frequency);
+    bt_status st = bt_tape_begin(limits, m->views, m->list.n, &t.b, e);
+    if (st == BT_OK) {
+        declare(&t);
+        bt_tape_layer(t.b, -1);
+        bt_op_embed(t.b, t.x, s->embed);
+        bt_op_rope_angles(t.b, t.angles, bt_tape_constants(t.b, frequency, n_pairs), s->rope.attention_factor);
+        for (size_t i = 0; i < s->n_layers; i++) {
+            if (s->ablate.skip_layer == (int32_t)i) continue;
+            bt_tape_layer(t.b, (int)i);
+            attention(&t, &s->layers[i]);
+            feed_forward(&t, &s->layers[i]);
+        }
+        bt_tape_layer(t.b, -1);
+        bt_act logits = head(&t);
+        st = bt_tape_finish(t.b, logits, out, e);
+    }
+    bt_free(frequency);
+    return st;
+}
+
+/* ---- faults planted on purpose (test build): each turns a named golden test red ---------------------------------------------- */
+
+#ifdef BT_TEST_BUILD
+static bt_status k2_ablate(void *shape, const char *key, const char *value, bt_error *e)
+{
+    k2_shape *s = shape;
+    int64_t v = 0;
+    bool is_number = bt_json_i64(value, strlen(value), &v);
+    bool zero = is_number && v == 0, one = is_number && v == 1;
+    bool has_value = is_number && v >= 0;
+    if (strcmp(key, "skip_layer") == 0 && has_value && (uint64_t)v < s->n_layers) s->ablate.skip_layer = (int32_t)v;
+    else if (strcmp(key, "force_expert") == 0 && has_value && (uint64_t)v < s->n_experts &&
+             (s->n_values == 0 || (uint64_t)v < s->n_values)) s->ablate.force_expert = (int32_t)v;
+    else if (strcmp(key, "selection_bias") == 0 && zero && s->router_bias) s->ablate.no_selection_bias = true;
+    else if (strcmp(key, "norm_groups") == 0 && one && s->n_groups > 1) s->n_groups = 1;
+    else if (strcmp(key, "rope") == 0 && strcmp(value, "off") == 0) s->ablate.no_rope = true;
+    else if (strcmp(key, "rope_factor") == 0 && one && s->rope.attention_factor != 1) s->rope.attention_factor = 1;
+    else if (strcmp(key, "qk_norm") == 0 && zero && s->qk_norm) s->ablate.no_qk_norm = true;
+    else if (strcmp(key, "gate") == 0 && zero && s->gate != K2_GATE_NONE) s->ablate.no_gate = true;
+    else if (strcmp(key, "shared") == 0 && zero && s->n_shared > 0) s->ablate.no_shared = true;
+    else if (strcmp(key, "router_scale") == 0 && one && s->router_scale != 1) s->router_scale = 1;
+    else if (strcmp(key, "renormalise") == 0 && zero && s->renormalise) s->renormalise = false;
+    else return bt_fail(e, BT_ERR_USAGE, "--ablate %s=%s: this model has no use for it", key, value);
+    return BT_OK;
+}
+#endif
+
+/* ---- the rows of the family table ----------------------------------------------------------------------------------------------- */
+
+static void fact(bt_fact_fn fn, void *user, const k2_shape *s, const char *key, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+
+static void fact(bt_fact_fn fn, void *user, const k2_shape *s, const char *key, const char *format, ...)
+{
+    char value[128];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(value, sizeof value, format, args);
+    va_end(args);
+    bool is_default = false;
+    for (size_t i = 0; i < s->n_defaults; i++) is_default = is_default || strcmp(s->defaults[i], key) == 0;
+    fn(user, key, value, is_default);
+}
+
+static void k2_describe(const void *shape, bt_fact_fn fn, void *user)
+{
+    const k2_shape *s = shape;
+    static const char *const gates[] = {"none", "silu", "softplus"};
+    size_t n_sparse = 0;
+    for (size_t i = 0; i < s->n_layers; i++) n_sparse += k2_is_sparse(s, i);
+    fact(fn, user, s, "vocab_size", "%zu", s->n_vocab);
+    fact(fn, user, s, "hidden_size", "%zu", s->hidden);
+    fact(fn, user, s, "num_hidden_layers", "%zu", s->n_layers);
+    fact(fn, user, s, "intermediate_size", "%zu", s->ffn);
+    fact(fn, user, s, "num_attention_heads", "%zu", s->n_heads);
+    fact(fn, user, s, "num_key_value_heads", "%zu", s->n_kv);
+    fact(fn, user, s, "head_dim", "%zu", s->head_dim);
+    fact(fn, user, s, "rope_head_dim", "%zu", s->rope_dim);
+    fact(fn, user, s, "max_position_embeddings", "%zu", s->max_position);
+    fact(fn, user, s, "layernorm_num_groups", "%zu", s->n_groups);
+    fact(fn, user, s, "rms_norm_eps", "%g", s->eps);
+    if (s->rope.type == BT_ROPE_YARN) {
+        fact(fn, user, s, "rope_parameters", "yarn, theta %g, factor %g over %g, betas %g and %g, attention factor %.9g", s->rope.theta,
+             s->rope.factor, s->rope.original_positions, s->rope.beta_fast, s->rope.beta_slow, s->rope.attention_factor);
+    } else {
+        fact(fn, user, s, "rope_theta", "%g", s->rope.theta);
+    }
+    fact(fn, user, s, "query_key_norm", "%s", s->qk_norm ? "true" : "false");
+    fact(fn, user, s, "attention_gate_func", "%s", gates[s->gate]);
+    fact(fn, user, s, "tie_word_embeddings", "%s", s->tied ? "true" : "false");
+    fact(fn, user, s, "num_experts", "%zu", s->n_experts);
+    if (s->n_experts == 0) return;
+    fact(fn, user, s, "sparse layers", "%zu", n_sparse);
+    fact(fn, user, s, "num_experts_per_tok", "%zu", s->n_active);
+    fact(fn, user, s, "moe_intermediate_size", "%zu", s->expert_ffn);
+    fact(fn, user, s, "num_shared_experts", "%zu", s->n_shared);
+    fact(fn, user, s, "decoder_sparse_step", "%zu", s->sparse_step);
+    fact(fn, user, s, "router_score_func", "%s", s->sigmoid_router ? "sigmoid" : "softmax");
+    fact(fn, user, s, "router_scaling_factor", "%g", s->router_scale);
+    fact(fn, user, s, "norm_topk_prob", "%s", s->renormalise ? "true" : "false");
+    fact(fn, user, s, "moe_gate_bias", "%s", s->router_bias ? "true" : "false");
+    fact(fn, user, s, "mova_num_experts", "%zu", s->n_values);
+    if (s->n_values > 0) fact(fn, user, s, "mova_num_experts_per_tok", "%zu", s->n_values_active);
+}
+
+static size_t k2_n_vocab(const void *shape)
+{
+    return ((const k2_shape *)shape)->n_vocab;
+}
+
+static size_t k2_max_position(const void *shape)
+{
+    return ((const k2_shape *)shape)->max_position;
+}
+
+static const char *k2_tied_head(const void *shape)
+{
+    return ((const k2_shape *)shape)->tied ? "lm_head.weight" : NULL;
+}
+
+const bt_family bt_family_k2_horizon = {
+    .name = "k2_horizon",
+    .architectures = (const char *const[]){"K2HorizonForCausalLM", NULL},
+    .shape_bytes = sizeof(k2_shape),
+    .read_config = k2_read_config,
+    .release = k2_release,
+    .list_tensors = k2_list_tensors,
+    .skip_tensor = k2_skip_tensor,
+    .tied_head = k2_tied_head,
+    .build_tape = k2_build_tape,
+#ifdef BT_TEST_BUILD
+    .ablate = k2_ablate,
+#endif
+    .describe = k2_describe,
+    .n_vocab = k2_n_vocab,
+    .max_position = k2_max_position,
+};
+
+const bt_family bt_family_llama = {
+    .name = "llama",
+    .architectures = (const char *const[]){"LlamaForCausalLM", NULL},
+    .shape_bytes = sizeof(k2_shape),
+    .read_config = llama_read_config,
+    .release = k2_release,
+    .list_tensors = k2_list_tensors,
+    .skip_tensor = k2_skip_tensor,
+    .tied_head = k2_tied_head,
+    .build_tape = k2_build_tape,
+#ifdef BT_TEST_BUILD
+    .ablate = k2_ablate,
+#endif
+    .describe = k2_describe,
+    .n_vocab = k2_n_vocab,
+    .max_position = k2_max_position,
+};
