@@ -1,6 +1,6 @@
 /*
- * config.json and generation_config.json: getters that never guess. A getter says what it found (bt_config_found); a
- * wrong type is an error that names file and key. Keys that were never asked for can be listed.
+ * config.json and generation_config.json: getters that never guess. A getter says whether it found the key; a wrong
+ * type or a number out of range is an error that names file and key.
  */
 #ifndef FORMAT_CONFIG_H
 #define FORMAT_CONFIG_H

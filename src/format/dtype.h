@@ -11,7 +11,7 @@ typedef enum bt_dtype {
     BT_F32,
     BT_F16,
     BT_BF16,
-    BT_F8_E4M3, /* OCP FN variant: no infinity, S.1111.111 is NaN */
+    BT_F8_E4M3,         /* OCP FN variant: no infinity, S.1111.111 is NaN */
     BT_N_WEIGHT_DTYPES, /* those before can be weights of a matrix */
     BT_F64 = BT_N_WEIGHT_DTYPES,
     BT_F8_E5M2,
@@ -35,31 +35,31 @@ typedef enum bt_dtype {
     BT_N_DTYPES,
 } bt_dtype;
 
-const char *bt_dtype_name(bt_dtype t);              /* as safetensors spells it */
-bt_dtype bt_dtype_parse(const char *s, size_t n);   /* BT_DTYPE_UNKNOWN */
-unsigned bt_dtype_bits(bt_dtype t);                 /* 0 for BT_DTYPE_UNKNOWN */
+const char *bt_dtype_name(bt_dtype t);            /* as safetensors spells it */
+bt_dtype bt_dtype_parse(const char *s, size_t n); /* BT_DTYPE_UNKNOWN */
+unsigned bt_dtype_bits(bt_dtype t);               /* 0 for BT_DTYPE_UNKNOWN */
 
 float bt_f16_to_f32(uint16_t h);
 float bt_bf16_to_f32(uint16_t h);
 float bt_f8_e4m3_to_f32(uint8_t c);
-uint16_t bt_f32_to_bf16(float x); /* nearest even; NaN stays NaN */
-uint16_t bt_f32_to_f16(float x);  /* nearest even; overflow becomes infinity */
+uint16_t bt_f32_to_bf16(float x);   /* nearest even; NaN stays NaN */
+uint16_t bt_f32_to_f16(float x);    /* nearest even; overflow becomes infinity */
 uint8_t bt_f32_to_f8_e4m3(float x); /* nearest even, saturating at +-448; NaN stays NaN */
 
 typedef enum bt_layout {
     BT_LAYOUT_ROWS, /* row-major [n_rows, n_cols], as in the checkpoint; no alignment promised */
 } bt_layout;
 
-/* A stored matrix (n_rows outputs, n_cols inputs) or vector (n_rows 1). Element (r, c) is code(r, c), times the scale of
- * its 128 x 128 block where scale is not NULL; one rounding to f32. */
+/* A stored matrix (n_rows outputs, n_cols inputs) or vector (n_rows 1). Element (r, c) is code(r, c), times the scale
+ * of its 128 x 128 block where scale is not NULL; one rounding to f32. */
 typedef struct bt_view {
     const void *data;
-    const void *scale;     /* NULL, or [ceil(n_rows / 128), ceil(n_cols / 128)] of scale_dtype, row-major */
-    uint64_t bytes;        /* of data and scale */
+    const void *scale; /* NULL, or [ceil(n_rows / 128), ceil(n_cols / 128)] of scale_dtype, row-major */
+    uint64_t bytes;    /* of data and scale */
     uint32_t n_rows, n_cols;
-    uint8_t dtype;         /* bt_dtype */
-    uint8_t layout;        /* bt_layout */
-    uint8_t scale_dtype;   /* BT_F32, BT_F16 or BT_BF16 */
+    uint8_t dtype;       /* bt_dtype */
+    uint8_t layout;      /* bt_layout */
+    uint8_t scale_dtype; /* BT_F32, BT_F16 or BT_BF16 */
 } bt_view;
 
 #define BT_SCALE_BLOCK 128u

@@ -11,17 +11,17 @@
 
 #define BT_DIMS_MAX 8
 
-typedef struct bt_tensor {
-    const char *name; /* terminated; may hold NUL, name_size counts */
-    size_t name_size;
-    bt_dtype dtype;
-    char dtype_name[16]; /* as written, for messages about unknown ones */
-    unsigned n_dims;
-    uint64_t shape[BT_DIMS_MAX];
+typedef struct bt_tensor { /* lean: a checkpoint may have half a million */
+    const char *name;      /* terminated; may hold NUL, name_size counts */
+    uint32_t name_size;
+    uint32_t shard_i;
+    const uint64_t *shape;  /* [n_dims]; never NULL */
+    const char *dtype_name; /* as written, for messages about unknown ones */
     uint64_t n_elements;
     const uint8_t *data; /* into the mapping; no alignment promised */
     uint64_t size;       /* bytes */
-    uint32_t shard_i;
+    uint8_t dtype;       /* bt_dtype */
+    uint8_t n_dims;
 } bt_tensor;
 
 typedef struct bt_shard {
@@ -35,8 +35,8 @@ typedef struct bt_tensors bt_tensors; /* shards, their tensors, a hash index by 
 bt_status bt_tensors_open(const char *path, bt_tensors **out, bt_error *e);
 void bt_tensors_close(bt_tensors *t);
 size_t bt_tensors_count(const bt_tensors *t);
-const bt_tensor *bt_tensors_at(const bt_tensors *t, size_t i);                  /* in order of shard, then offset */
-const bt_tensor *bt_tensors_find(const bt_tensors *t, const char *name);        /* NULL: none */
+const bt_tensor *bt_tensors_at(const bt_tensors *t, size_t i);           /* in order of shard, then offset */
+const bt_tensor *bt_tensors_find(const bt_tensors *t, const char *name); /* NULL: none */
 size_t bt_tensors_n_shards(const bt_tensors *t);
 const bt_shard *bt_tensors_shard(const bt_tensors *t, size_t i);
 uint64_t bt_tensors_mapped_bytes(const bt_tensors *t);
@@ -53,7 +53,8 @@ typedef struct bt_safetensors_writer bt_safetensors_writer;
 bt_status bt_safetensors_create(const char *path, const bt_tensor_decl *decls, size_t n, bt_safetensors_writer **out,
                                 bt_error *e);
 bt_status bt_safetensors_write(bt_safetensors_writer *w, const void *data, size_t size, bt_error *e); /* any pieces */
-bt_status bt_safetensors_finish(bt_safetensors_writer *w, bt_error *e); /* checks the size, renames; frees w in any case */
+bt_status bt_safetensors_finish(bt_safetensors_writer *w,
+                                bt_error *e); /* checks the size, renames; frees w in any case */
 void bt_safetensors_abandon(bt_safetensors_writer *w);
 
 #endif
