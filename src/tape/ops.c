@@ -235,6 +235,12 @@ void bt_op_route(bt_tape_builder *b, bt_routes routes, bt_act logits, const bt_r
                                            .force = spec->force}});
 }
 
+/* Backends address the slots of h by 32-bit word offsets. */
+static void check_slots(bt_tape_builder *b, bt_act h)
+{
+    if ((uint64_t)h.stride * b->tape.limits.max_rows > UINT32_MAX) b->failed = true;
+}
+
 void bt_op_moe_up_gate(bt_tape_builder *b, bt_act h, bt_act x, bt_routes routes, uint32_t gate, uint32_t up,
                        uint32_t stride, size_t n_experts, uint32_t act)
 {
@@ -244,6 +250,7 @@ void bt_op_moe_up_gate(bt_tape_builder *b, bt_act h, bt_act x, bt_routes routes,
     CHECK("moe_up_gate", are_matrices(b, gate, stride, n_experts, h.width / k, x.width));
     CHECK("moe_up_gate", are_matrices(b, up, stride, n_experts, h.width / k, x.width));
     CHECK("moe_up_gate", !bt_acts_overlap(b, h, x));
+    check_slots(b, h);
     reads_routes(b, routes);
     bt_tape_reads(b, x);
     bt_tape_writes(b, h);
@@ -266,6 +273,7 @@ void bt_op_moe_down_sum(bt_tape_builder *b, bt_act y, bt_act h, bt_routes routes
     CHECK("moe_down_sum", !b->has_head && h.width % k == 0 && k <= n_experts);
     CHECK("moe_down_sum", are_matrices(b, down, stride, n_experts, y.width, h.width / k));
     CHECK("moe_down_sum", !bt_acts_overlap(b, y, h));
+    check_slots(b, h);
     reads_routes(b, routes);
     bt_tape_reads(b, h);
     if (shared != NULL) {

@@ -1,0 +1,331 @@
+/*
+ * The CPU backend: open and close, and the memory of a plan. A plan takes three pieces from the system: one block with
+ * activations, counters, attention partials and each thread's work areas; the states; and the weights that ops take as
+ * f32 vectors (norm weights, selection biases). The sizes come from one function, so what is planned is what is taken.
+ * Matrices are used where they lie.
+ */
+#include "backend/cpu/cpu.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/error.h"
+
+/* ---- open and close -----------------------------------------------------------------------------------------------
+ */
+
+static void cpu_close(bt_backend *be)
+{
+    if (be == NULL) return;
+    bt_cpu *cpu = (bt_cpu *)be;
+    bt_pool_close(cpu->pool);
+    bt_free(cpu);
+}
+
+static bt_status cpu_open(const bt_backend_options *o, bt_backend **out, bt_error *e)
+{
+    assert(o->n_threads >= 1);
+    bt_cpu *cpu = bt_calloc(1, sizeof *cpu);
+    if (cpu == NULL) return bt_fail(e, BT_ERR_MEMORY, "no memory for the cpu backend (%zu bytes)", sizeof *cpu);
+    cpu->base.vtable = &bt_cpu_backend;
+    cpu->n_threads = o->n_threads;
+    bt_cpu_level has = bt_cpu_detect();
+    bt_kernels_init(&cpu->kernels, o->cpu_level < has ? o->cpu_level : has);
+    bt_status st = bt_pool_open(o->n_threads, &cpu->pool, e);
+    if (st != BT_OK) {
+        bt_free(cpu);
+        return st;
+    }
+    *out = &cpu->base;
+    return BT_OK;
+}
+
+static const char *cpu_level(const bt_backend *be)
+{
+    return bt_cpu_level_name(((const bt_cpu *)be)->kernels.level);
+}
+
+/* ---- sizes --------------------------------------------------------------------------------------------------------
+ */
+
+/* Adds count * size bytes to *bytes, rounded up to a cache line, and returns where they begin. */
+static uint64_t reserve(bt_cpu_layout *l, uint64_t *bytes, uint64_t count, uint64_t size)
+{
+    uint64_t begin = *bytes;
+    if (count != 0 && size > (PTRDIFF_MAX - 63) / count) l->fits = false;
+    uint64_t wanted = l->fits ? (count * size + 63) / 64 * 64 : 0;
+    if (wanted > (uint64_t)PTRDIFF_MAX - begin) l->fits = false;
+    if (l->fits) *bytes += wanted;
+    return begin;
+}
+
+static uint32_t max_u32(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
+/* The weight that an op takes as an f32 vector; BT_NONE: it takes none. */
+static uint32_t vector_weight(const bt_op *op)
+{
+    if (op->kind == BT_OP_RMS_NORM) return op->u.rms_norm.weight;
+    if (op->kind == BT_OP_ROUTE) return op->u.route.bias;
+    return BT_NONE;
+}
+
+static void measure_experts(bt_cpu_layout *l, uint32_t n_experts, uint32_t k)
+{
+    l->n_experts = max_u32(l->n_experts, n_experts);
+    l->k = max_u32(l->k, k);
+}
+
+/* The largest of every kind, and the partial results of one row of attention over a full context. */
+static void measure_ops(bt_cpu_layout *l, const bt_backend_options *o, const bt_tape *t)
+{
+    for (uint32_t i = 0; i < t->n_ops; i++) {
+        const bt_op *op = &t->ops[i];
+        uint32_t w = vector_weight(op);
+        if (w != BT_NONE) reserve(l, &l->vectors_bytes, t->weights[w].n_cols, sizeof(float));
+        if (op->kind == BT_OP_ROUTE) l->n_router = max_u32(l->n_router, op->u.route.logits.width);
+        if (op->kind == BT_OP_MOE_UP_GATE)
+            measure_experts(l, op->u.moe_up_gate.n_experts, op->u.moe_up_gate.routes.ids.width);
+        if (op->kind == BT_OP_MOE_DOWN_SUM)
+            measure_experts(l, op->u.moe_down_sum.n_experts, op->u.moe_down_sum.routes.ids.width);
+        if (op->kind == BT_OP_MOE_VALUES)
+            measure_experts(l, op->u.moe_values.n_experts, op->u.moe_values.routes.ids.width);
+        if (op->kind != BT_OP_ATTENTION) continue;
+        l->head_dim = max_u32(l->head_dim, op->u.attention.head_dim);
+        uint64_t n_tiles = bt_cpu_div_up(t->limits.context, BT_ATTN_TILE);
+        if (o->n_threads == 1 || n_tiles == 1) continue;
+        /* head_dim + 2 floats a head, each strip's rounded up to 16 */
+        uint64_t row = (uint64_t)op->u.attention.q.width + 18 * (uint64_t)op->u.attention.n_heads;
+        uint64_t most = BT_CPU_PARTIALS_BYTES_MAX / sizeof(float);
+        uint64_t wanted = row > most / n_tiles ? most : row * n_tiles;
+        if (l->partials_bytes < wanted * sizeof(float)) l->partials_bytes = wanted * sizeof(float);
+    }
+}
+
+/* The next area of `count` elements at base + *bytes; NULL where base is, and then only the size counts. */
+static void *area(bt_cpu_layout *l, uint8_t *base, uint64_t *bytes, uint64_t count, uint64_t size)
+{
+    uint64_t begin = reserve(l, bytes, count, size);
+    return base != NULL ? base + begin : NULL;
+}
+
+/* Places a thread's areas from `base` on and returns their bytes. */
+static uint64_t place_thread(bt_cpu_layout *l, const bt_tape *t, uint8_t *base, bt_cpu_thread *th)
+{
+    uint64_t bytes = 0, rows = t->limits.max_rows, pairs = rows * l->k;
+    uint64_t queries = l->head_dim > 0 ? BT_ATTN_QUERIES_MAX : 0;
+    uint64_t experts = l->k > 0 ? (uint64_t)l->n_experts + 1 : 0, chunk = l->k > 0 ? BT_CPU_MOE_CHUNK : 0;
+    if (pairs > UINT32_MAX) l->fits = false;
+    th->kernel_scratch = area(l, base, &bytes, BT_KERNEL_SCRATCH_BYTES, 1);
+    th->route_scratch = area(l, base, &bytes, 2 * (uint64_t)l->n_router, sizeof(float));
+    th->q = area(l, base, &bytes, queries, sizeof(const float *));
+    th->n_keys = area(l, base, &bytes, queries, sizeof(uint32_t));
+    th->m = area(l, base, &bytes, queries, sizeof(float));
+    th->l = area(l, base, &bytes, queries, sizeof(float));
+    th->acc = area(l, base, &bytes, queries * l->head_dim, sizeof(float));
+    th->tile_m = area(l, base, &bytes, queries, sizeof(float));
+    th->tile_l = area(l, base, &bytes, queries, sizeof(float));
+    th->tile_acc = area(l, base, &bytes, queries * l->head_dim, sizeof(float));
+    th->starts = area(l, base, &bytes, experts, sizeof(uint32_t));
+    th->active = area(l, base, &bytes, experts, sizeof(uint32_t));
+    th->pairs = area(l, base, &bytes, pairs, sizeof(uint32_t));
+    th->x_rows = area(l, base, &bytes, pairs, sizeof(uint32_t));
+    th->y_rows = area(l, base, &bytes, pairs, sizeof(uint32_t));
+    th->up = area(l, base, &bytes, rows * chunk, sizeof(float));
+    th->outputs = area(l, base, &bytes, pairs * chunk, sizeof(float));
+    th->sum = area(l, base, &bytes, chunk, sizeof(float));
+    return bytes;
+}
+
+bt_cpu_layout bt_cpu_layout_of(const bt_backend_options *o, const bt_tape *t)
+{
+    bt_cpu_layout l = {.fits = true};
+    bt_cpu_thread unused;
+    measure_ops(&l, o, t);
+    l.activations = reserve(&l, &l.bytes, t->scratch_words, sizeof(float));
+    l.counters = reserve(&l, &l.bytes, t->n_ops, sizeof(bt_cpu_counter));
+    l.partials = reserve(&l, &l.bytes, l.partials_bytes, 1);
+    l.arrivals = reserve(&l, &l.bytes, o->n_threads * BT_CPU_SPLIT_BELOW, sizeof(bt_cpu_counter));
+    l.thread_bytes = place_thread(&l, t, NULL, &unused);
+    l.threads = reserve(&l, &l.bytes, o->n_threads, l.thread_bytes);
+    return l;
+}
+
+static uint64_t cpu_plan_scratch_bytes(const bt_backend_options *o, const bt_tape *t)
+{
+    bt_cpu_layout l = bt_cpu_layout_of(o, t);
+    return l.fits ? l.bytes : UINT64_MAX;
+}
+
+static uint64_t cpu_plan_weight_bytes(const bt_backend_options *o, const bt_tape *t)
+{
+    bt_cpu_layout l = bt_cpu_layout_of(o, t);
+    return l.fits ? l.vectors_bytes : UINT64_MAX;
+}
+
+/* ---- plan ---------------------------------------------------------------------------------------------------------
+ */
+
+static uint64_t states_bytes(const bt_tape *t)
+{
+    return t->slot_bytes * t->limits.n_slots; /* checked when the tape was built */
+}
+
+static void cpu_plan_close(bt_plan *p)
+{
+    if (p == NULL) return;
+    bt_cpu_plan *plan = (bt_cpu_plan *)p;
+    if (plan->block != NULL) bt_pages_free(plan->block, (size_t)plan->layout.bytes);
+    if (plan->states != NULL) bt_pages_free(plan->states, (size_t)states_bytes(p->tape));
+    if (plan->vectors != NULL) bt_pages_free(plan->vectors, (size_t)plan->layout.vectors_bytes);
+    bt_free(plan->threads);
+    bt_free(plan->vector_of_op);
+    bt_free(plan->slot_seen);
+    bt_free(plan);
+}
+
+static bool allocate(bt_cpu_plan *plan)
+{
+    const bt_tape *t = plan->base.tape;
+    const bt_cpu_layout *l = &plan->layout;
+    plan->threads = bt_calloc(plan->cpu->n_threads, sizeof *plan->threads);
+    plan->vector_of_op = bt_calloc(t->n_ops, sizeof *plan->vector_of_op);
+    plan->slot_seen = bt_calloc(t->limits.n_slots, sizeof *plan->slot_seen);
+    if (plan->threads == NULL || plan->vector_of_op == NULL || plan->slot_seen == NULL) return false;
+    plan->block = bt_pages_alloc((size_t)l->bytes);
+    if (plan->block == NULL) return false;
+    plan->bytes_taken = l->bytes;
+    if (t->slot_bytes > 0) {
+        plan->states = bt_pages_alloc((size_t)states_bytes(t));
+        if (plan->states == NULL) return false;
+    }
+    if (l->vectors_bytes > 0) {
+        plan->vectors = bt_pages_alloc((size_t)l->vectors_bytes);
+        if (plan->vectors == NULL) return false;
+        plan->bytes_taken += l->vectors_bytes;
+    }
+    return true;
+}
+
+static void place_block(bt_cpu_plan *plan)
+{
+    bt_cpu_layout *l = &plan->layout;
+    plan->activations = (float *)(void *)(plan->block + l->activations);
+    plan->counters = (bt_cpu_counter *)(void *)(plan->block + l->counters);
+    plan->partials = (float *)(void *)(plan->block + l->partials);
+    plan->arrivals = (bt_cpu_counter *)(void *)(plan->block + l->arrivals);
+    for (size_t i = 0; i < plan->cpu->n_threads; i++)
+        place_thread(l, plan->base.tape, plan->block + l->threads + i * l->thread_bytes, &plan->threads[i]);
+}
+
+static void widen_vectors(bt_cpu_plan *plan)
+{
+    const bt_tape *t = plan->base.tape;
+    uint64_t used = 0;
+    for (uint32_t i = 0; i < t->n_ops; i++) {
+        uint32_t w = vector_weight(&t->ops[i]);
+        if (t->ops[i].kind == BT_OP_EMBED) plan->n_vocab = t->weights[t->ops[i].u.embed.weight].n_rows;
+        if (w == BT_NONE) continue;
+        const bt_view *v = &t->weights[w];
+        plan->vector_of_op[i] = used;
+        plan->cpu->kernels.widen[v->dtype](plan->vectors + used, v->data, v->n_cols);
+        used += ((uint64_t)v->n_cols + 15) / 16 * 16;
+    }
+    assert(used * sizeof(float) == plan->layout.vectors_bytes);
+}
+
+/* Each thread is the first to touch its own work areas: on machines with several memories they then lie near it. */
+static void touch_areas(void *arg, size_t thread_i)
+{
+    bt_cpu_plan *plan = arg;
+    memset(plan->threads[thread_i].kernel_scratch, 0, (size_t)plan->layout.thread_bytes);
+}
+
+static bt_status cpu_plan_open(bt_backend *be, const bt_tape *t, bt_plan **out, bt_error *e)
+{
+    bt_cpu *cpu = (bt_cpu *)be;
+    bt_cpu_plan *plan = bt_calloc(1, sizeof *plan);
+    if (plan == NULL) return bt_fail(e, BT_ERR_MEMORY, "no memory for a plan (%zu bytes)", sizeof *plan);
+    plan->base = (bt_plan){.vtable = &bt_cpu_backend, .tape = t};
+    plan->cpu = cpu;
+    plan->layout = bt_cpu_layout_of(&(bt_backend_options){.n_threads = cpu->n_threads}, t);
+    if (!plan->layout.fits || !allocate(plan)) {
+        bt_status st =
+            bt_fail(e, BT_ERR_MEMORY, "no memory for a plan: %llu bytes of states, %llu of scratch and %llu of weights",
+                    (unsigned long long)states_bytes(t), (unsigned long long)plan->layout.bytes,
+                    (unsigned long long)plan->layout.vectors_bytes);
+        cpu_plan_close(&plan->base);
+        return st;
+    }
+    place_block(plan);
+    widen_vectors(plan);
+    bt_pool_run(cpu->pool, touch_areas, plan);
+    *out = &plan->base;
+    return BT_OK;
+}
+
+static const float *cpu_logits(const bt_plan *p, uint32_t i)
+{
+    const bt_cpu_plan *plan = (const bt_cpu_plan *)p;
+    bt_act a = p->tape->logits;
+    assert(i < p->tape->limits.max_logit_rows);
+    return plan->activations + a.offset + (uint64_t)i * a.stride;
+}
+
+/* ---- states -------------------------------------------------------------------------------------------------------
+ */
+
+static uint8_t *slot_at(const bt_plan *p, uint32_t slot, uint64_t offset, uint64_t size)
+{
+    const bt_cpu_plan *plan = (const bt_cpu_plan *)p;
+    assert(slot < p->tape->limits.n_slots);
+    assert(offset <= p->tape->slot_bytes);
+    assert(size <= p->tape->slot_bytes - offset);
+    return plan->states + slot * p->tape->slot_bytes + offset;
+}
+
+static bt_status cpu_state_read(const bt_plan *p, uint32_t slot, uint64_t offset, void *to, size_t size, bt_error *e)
+{
+    (void)e; /* memory cannot fail */
+    if (size > 0) memcpy(to, slot_at(p, slot, offset, size), size);
+    return BT_OK;
+}
+
+static bt_status cpu_state_write(bt_plan *p, uint32_t slot, uint64_t offset, const void *from, size_t size, bt_error *e)
+{
+    (void)e;
+    if (size > 0) memcpy(slot_at(p, slot, offset, size), from, size);
+    return BT_OK;
+}
+
+/* Only what a step reads before it is written: a position is stored before any query may see it, and clearing all
+ * positions of a long context would touch memory that a short conversation never needs. */
+static bt_status cpu_state_zero(bt_plan *p, uint32_t slot, bt_error *e)
+{
+    (void)e;
+    for (uint32_t i = 0; i < p->tape->n_states; i++) {
+        const bt_state *s = &p->tape->states[i];
+        uint64_t bytes = s->strip_bytes * s->n_strips;
+        if (!s->per_position) memset(slot_at(p, slot, s->offset, bytes), 0, (size_t)bytes);
+    }
+    return BT_OK;
+}
+
+const bt_backend_vtable bt_cpu_backend = {
+    .name = "cpu",
+    .open = cpu_open,
+    .close = cpu_close,
+    .level = cpu_level,
+    .plan_scratch_bytes = cpu_plan_scratch_bytes,
+    .plan_weight_bytes = cpu_plan_weight_bytes,
+    .plan_open = cpu_plan_open,
+    .plan_close = cpu_plan_close,
+    .run = bt_cpu_run_step,
+    .logits = cpu_logits,
+    .state_read = cpu_state_read,
+    .state_write = cpu_state_write,
+    .state_zero = cpu_state_zero,
+};

@@ -1,0 +1,175 @@
+/*
+ * The CPU backend's inside. A step is one parallel region in which every thread walks the ops of the tape; threads meet
+ * where an op has a barrier, and take the parts of an op ("items") from that op's counter, so that a slow core holds
+ * nobody up. Which thread does an item changes no bit: an item is always a range of outputs, never of a reduction.
+ *
+ *   cpu.c             open and close, the memory of a plan
+ *   run.c             one step: checks, the region, the walk
+ *   exec_rows.c       ops over token rows: embed, norm, rope, store, activations, route, select
+ *   exec_linear.c     linear
+ *   exec_attention.c  attention
+ *   exec_moe.c        mixtures of experts
+ */
+#ifndef BACKEND_CPU_CPU_H
+#define BACKEND_CPU_CPU_H
+
+#include <assert.h>
+#include <stdatomic.h>
+
+#include "backend/backend.h"
+#include "base/pool.h"
+#include "kernel/kernels.h"
+
+/* Most output rows of an expert's matrix in one item: bounds the work areas of a thread. */
+#define BT_CPU_MOE_CHUNK 64u
+/* An attention op is cut along the keys only if it has fewer items than this many per thread ... */
+#define BT_CPU_SPLIT_BELOW 4u
+/* ... and if the partial results fit into this. */
+#define BT_CPU_PARTIALS_BYTES_MAX ((uint64_t)4 << 20)
+
+typedef struct bt_cpu { /* a bt_backend */
+    bt_backend base;
+    bt_pool *pool;
+    size_t n_threads;
+    bt_kernels kernels;
+} bt_cpu;
+
+/* The next item of an op, alone on its cache line. */
+typedef struct bt_cpu_counter {
+    _Atomic uint64_t next;
+    uint64_t unused[7];
+} bt_cpu_counter;
+_Static_assert(sizeof(bt_cpu_counter) == 64, "a counter fills a cache line");
+
+/* What one thread works in. All of it lies in the plan's block. */
+typedef struct bt_cpu_thread {
+    void *kernel_scratch; /* BT_KERNEL_SCRATCH_BYTES */
+    float *route_scratch; /* [2 n_experts] */
+    /* Attention: the running result and that of one tile, for up to BT_ATTN_QUERIES_MAX queries. */
+    const float **q;
+    uint32_t *n_keys;
+    float *m, *l, *acc; /* acc: [queries][head_dim] */
+    float *tile_m, *tile_l, *tile_acc;
+    /* Experts: the step's (row, slot) pairs grouped by expert. */
+    uint32_t *starts;          /* [n_experts + 1] into pairs */
+    uint32_t *active;          /* [n_experts]: experts that have pairs */
+    uint32_t *pairs;           /* [rows * k]: row * k + slot */
+    uint32_t *x_rows, *y_rows; /* [rows * k], in the order of pairs */
+    float *up;                 /* [rows][BT_CPU_MOE_CHUNK] */
+    float *outputs;            /* [rows * k][BT_CPU_MOE_CHUNK]: of each pair's expert */
+    float *sum;                /* [BT_CPU_MOE_CHUNK] */
+} bt_cpu_thread;
+
+/* Bytes and offsets of the plan's block; computed from the tape, the same for the plan's sizes and for its opening. */
+typedef struct bt_cpu_layout {
+    uint64_t activations; /* offsets */
+    uint64_t counters, partials, arrivals, threads;
+    uint64_t thread_bytes; /* from one thread's area to the next */
+    uint64_t bytes;
+    uint64_t partials_bytes;
+    uint64_t vectors_bytes; /* a block of its own */
+    /* Largest over the ops of the tape. */
+    uint32_t head_dim, n_experts, k, n_router;
+    bool fits; /* in 64 bits */
+} bt_cpu_layout;
+
+typedef struct bt_cpu_plan { /* a bt_plan */
+    bt_plan base;
+    bt_cpu *cpu;
+    bt_cpu_layout layout;
+    uint8_t *block;
+    uint8_t *states; /* [n_slots][slot_bytes] */
+    float *vectors;  /* weights that ops take as f32 vectors */
+    float *activations;
+    bt_cpu_counter *counters; /* [n_ops] */
+    float *partials;          /* attention cut along the keys */
+    bt_cpu_counter *arrivals; /* [n_threads * BT_CPU_SPLIT_BELOW]: tiles done of an item; zero between ops */
+    bt_cpu_thread *threads;   /* [n_threads] */
+    uint64_t *vector_of_op;   /* [n_ops]: first float in vectors */
+    bool *slot_seen;          /* [n_slots]: for the check of a step; false between steps */
+    uint64_t bytes_taken;     /* from the system, beside states */
+    uint32_t n_rows_last;     /* of the last step's body */
+    uint32_t n_vocab;         /* rows of the embedding; 0: none on the tape */
+} bt_cpu_plan;
+
+/* One step under way. */
+typedef struct bt_cpu_run {
+    bt_cpu_plan *plan;
+    const bt_step *step;
+    uint32_t op_begin, op_end;
+} bt_cpu_run;
+
+extern const bt_backend_vtable bt_cpu_backend;
+
+bt_cpu_layout bt_cpu_layout_of(const bt_backend_options *o, const bt_tape *t);
+bt_status bt_cpu_run_step(bt_plan *p, const bt_step *s, bt_run_part part, bt_error *e);
+
+/* Each executes what is left of an op; called by every thread. op_i names the counter. */
+void bt_cpu_exec_embed(const bt_cpu_run *r, uint32_t op_i, size_t thread_i);
+void bt_cpu_exec_rms_norm(const bt_cpu_run *r, uint32_t op_i, size_t thread_i);
+void bt_cpu_exec_rope_angles(const bt_cpu_run *r, uint32_t op_i, size_t thread_i);
+void bt_cpu_exec_rope(const bt_cpu_run *r, uint32_t op_i, size_t thread_i);
+void bt_cpu_exec_store(const bt_cpu_run *r, uint32_t op_i, size_t thread_i);
+void bt_cpu_exec_gate_mul(const bt_cpu_run *r, uint32_t op_i, size_t thread_i);
+void bt_cpu_exec_act_mul(const bt_cpu_run *r, uint32_t op_i, size_t thread_i);
+void bt_cpu_exec_route(const bt_cpu_run *r, uint32_t op_i, size_t thread_i);
+void bt_cpu_exec_select_rows(const bt_cpu_run *r, uint32_t op_i, size_t thread_i);
+void bt_cpu_exec_linear(const bt_cpu_run *r, uint32_t op_i, size_t thread_i);
+void bt_cpu_exec_attention(const bt_cpu_run *r, uint32_t op_i, size_t thread_i);
+void bt_cpu_exec_moe_up_gate(const bt_cpu_run *r, uint32_t op_i, size_t thread_i);
+void bt_cpu_exec_moe_down_sum(const bt_cpu_run *r, uint32_t op_i, size_t thread_i);
+void bt_cpu_exec_moe_values(const bt_cpu_run *r, uint32_t op_i, size_t thread_i);
+
+/* ---- small shared pieces ------------------------------------------------------------------------------------------
+ */
+
+typedef struct bt_cpu_items {
+    uint64_t begin, end;
+} bt_cpu_items;
+
+/* Takes the next `grain` of n_items items of an op; false: none are left. Relaxed: barriers order the data. */
+static inline bool bt_cpu_claim(const bt_cpu_run *r, uint32_t op_i, uint64_t n_items, uint64_t grain,
+                                bt_cpu_items *items)
+{
+    assert(grain > 0);
+    uint64_t begin = atomic_fetch_add_explicit(&r->plan->counters[op_i].next, grain, memory_order_relaxed);
+    if (begin >= n_items) return false;
+    items->begin = begin;
+    items->end = grain < n_items - begin ? begin + grain : n_items;
+    return true;
+}
+
+static inline const bt_op *bt_cpu_op(const bt_cpu_run *r, uint32_t op_i)
+{
+    return &r->plan->base.tape->ops[op_i];
+}
+
+static inline uint32_t bt_cpu_n_rows(const bt_cpu_run *r, bt_act a)
+{
+    return a.space == BT_SPACE_LOGITS ? r->step->n_logit_rows : r->step->n_rows;
+}
+
+static inline float *bt_cpu_row(const bt_cpu_run *r, bt_act a, uint64_t row)
+{
+    assert(a.dtype == BT_F32);
+    return r->plan->activations + a.offset + row * a.stride;
+}
+
+/* Scratch is float; the words of an I32 activation are only ever used as int32_t. */
+static inline int32_t *bt_cpu_row_i32(const bt_cpu_run *r, bt_act a, uint64_t row)
+{
+    assert(a.dtype == BT_I32);
+    return (int32_t *)(void *)(r->plan->activations + a.offset + row * a.stride);
+}
+
+static inline uint64_t bt_cpu_min(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline uint64_t bt_cpu_div_up(uint64_t a, uint64_t b)
+{
+    return a / b + (a % b != 0);
+}
+
+#endif
