@@ -22,6 +22,7 @@ EXCEPTIONS = {
 LIBRARY = ("src/base/", "src/format/", "src/kernel/", "src/tape/", "src/backend/", "src/model/", "src/session/",
            "src/sample/", "src/text/")
 NOT_APP = LIBRARY + ("src/tool/",)
+OUTSIDE_KERNELS = tuple(f for f in NOT_APP if f != "src/kernel/") + ("src/app/", "include/")
 ANYWHERE = ("src/", "include/", "tests/")
 
 # rule, folders, what the code must not hold, files that may, what to do instead
@@ -40,9 +41,8 @@ CODE_RULES = [
      "it cannot be told a bound, or cannot report a fault"),
     ("random", ("src/",), r"\b(rand|srand|random|srandom|drand48)\s*\(", (), "use base/rng.h: seeded and the same everywhere"),
     ("typename", ANYWHERE, r"^\s*typedef\b[^;{(]*\b\w+_t\s*;|^}\s*\w+_t\s*;", (), "names that end in _t belong to POSIX"),
-    ("paste", ("src/",), r"^\s*#.*##", (), "a pasted name cannot be found by grep"),
-    ("extension", tuple(f for f in NOT_APP if f != "src/kernel/") + ("src/app/", "include/"),
-     r"\b(typeof|__typeof__|__auto_type|__int128|__label__)\b|\(\s*\{", (), "C11 only outside src/kernel"),
+    ("paste", OUTSIDE_KERNELS, r"^\s*#.*##", (), "a pasted name cannot be found by grep"),
+    ("extension", OUTSIDE_KERNELS, r"\b(typeof|__typeof__|__auto_type|__int128|__label__)\b|\(\s*\{", (), "C11 only outside src/kernel"),
 ]
 
 MACHINE_PATH = re.compile(r"(?<![\w.])/(?:work|root|home/(?!user\b|me\b|you\b)\w+|Users/\w+)\b")
