@@ -55,7 +55,8 @@ static void bind_scale(binder *b, const bt_tensor_spec *spec, bt_view *v)
         scale = t;
     }
     if (scale == NULL) {
-        bt_fault_add(&b->faults, "%s is F8_E4M3 but has no %s_scale or %s_scale_inv", spec->name, spec->name, spec->name);
+        bt_fault_add(&b->faults, "%s is F8_E4M3 but has no %s_scale or %s_scale_inv", spec->name, spec->name,
+                     spec->name);
         return;
     }
     uint64_t rows = (spec->n_rows + BT_SCALE_BLOCK - 1) / BT_SCALE_BLOCK;
@@ -87,8 +88,10 @@ static void bind_one(binder *b, const bt_tensor_spec *spec, bt_view *v)
                                 : t->n_dims == 2 && t->shape[0] == spec->n_rows && t->shape[1] == spec->n_cols;
     if (!same) {
         char expected[64];
-        if (spec->is_vector) (void)snprintf(expected, sizeof expected, "%u", spec->n_cols);
-        else (void)snprintf(expected, sizeof expected, "%u, %u", spec->n_rows, spec->n_cols);
+        if (spec->is_vector)
+            (void)snprintf(expected, sizeof expected, "%u", spec->n_cols);
+        else
+            (void)snprintf(expected, sizeof expected, "%u, %u", spec->n_rows, spec->n_cols);
         fault_shape(b, t, expected);
         return;
     }
@@ -114,8 +117,8 @@ static int by_address(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* A head that is stored although the config ties it to the embedding: fine if it is equal, else one of them is wrong and
- * we cannot know which (case C19). */
+/* A head that is stored although the config ties it to the embedding: fine if it is equal, else one of them is wrong
+ * and we cannot know which (case C19). */
 static void check_tied_head(binder *b)
 {
     const char *name = b->m->family->tied_head(b->m->shape);
@@ -169,7 +172,8 @@ bt_status bt_model_bind(bt_model *m, bt_error *e)
     check_tied_head(b);
     find_unclaimed(b);
     if (b->faults.n_total > 0) {
-        st = bt_fail(e, BT_ERR_FORMAT, "the tensors do not fit %s: %s", bt_config_file(m->config), bt_fault_text(&b->faults));
+        st = bt_fail(e, BT_ERR_FORMAT, "the tensors do not fit %s: %s", bt_config_file(m->config),
+                     bt_fault_text(&b->faults));
     }
 done:
     bt_free(claimed);

@@ -27,19 +27,20 @@
 #define K2_WIDTH_MAX   (1u << 20)
 #define K2_EXPERTS_MAX 65536u
 
-/* ---- shape --------------------------------------------------------------------------------------------------------- */
+/* ---- shape ---------------------------------------------------------------------------------------------------------
+ */
 
 typedef enum k2_gate { K2_GATE_NONE, K2_GATE_SILU, K2_GATE_SOFTPLUS } k2_gate;
 
 /* Weight-table indices of one layer. */
 typedef struct k2_layer {
-    uint32_t input_norm, post_norm;         /* [hidden] */
-    uint32_t q, k, v, o;                    /* v: BT_NONE where values are routed */
-    uint32_t gate;                          /* BT_NONE: no output gate */
-    uint32_t q_norm, k_norm;                /* BT_NONE: no QK norm; a weight for every head */
-    uint32_t v_router, v_bias, v_experts;   /* MoVA; v_experts + e */
-    uint32_t ffn_gate, ffn_up, ffn_down;    /* dense */
-    uint32_t router, router_bias, experts;  /* sparse; gate experts + 3e, up + 3e + 1, down + 3e + 2 */
+    uint32_t input_norm, post_norm;        /* [hidden] */
+    uint32_t q, k, v, o;                   /* v: BT_NONE where values are routed */
+    uint32_t gate;                         /* BT_NONE: no output gate */
+    uint32_t q_norm, k_norm;               /* BT_NONE: no QK norm; a weight for every head */
+    uint32_t v_router, v_bias, v_experts;  /* MoVA; v_experts + e */
+    uint32_t ffn_gate, ffn_up, ffn_down;   /* dense */
+    uint32_t router, router_bias, experts; /* sparse; gate experts + 3e, up + 3e + 1, down + 3e + 2 */
     uint32_t shared_gate, shared_up, shared_down;
     bool is_sparse;
 } k2_layer;
@@ -71,7 +72,8 @@ static bool k2_is_sparse(const k2_shape *s, size_t i)
     return s->n_experts > 0 && !s->is_dense[i] && (i + 1) % s->sparse_step == 0;
 }
 
-/* ---- config: every key, and what may be absent (design.md section 5, spec a.2) --------------------------------------- */
+/* ---- config: every key, and what may be absent (design.md section 5, spec a.2)
+ * --------------------------------------- */
 
 typedef struct k2_reader {
     bt_scope top;
@@ -145,7 +147,8 @@ static void read_dense_layers(k2_reader *r)
     s->is_dense = bt_calloc(s->n_layers, sizeof *s->is_dense);
     int32_t *list = bt_calloc(K2_LAYERS_MAX, sizeof *list);
     size_t n = 0;
-    if (s->is_dense == NULL || list == NULL) r->st = bt_fail(r->e, BT_ERR_MEMORY, "no memory for %zu layers", s->n_layers);
+    if (s->is_dense == NULL || list == NULL)
+        r->st = bt_fail(r->e, BT_ERR_MEMORY, "no memory for %zu layers", s->n_layers);
     if (r->st == BT_OK) r->st = bt_get_ids(r->top, "mlp_only_layers", list, K2_LAYERS_MAX, &n, r->e);
     if (r->st == BT_OK) {
         for (size_t i = 0; i < n; i++) {
@@ -161,7 +164,8 @@ static void read_dense_layers(k2_reader *r)
     for (size_t i = 0; i < s->n_layers; i++) {
         bool dense = i < leading;
         if (given != NULL && given->kind != BT_JSON_NULL && dense != s->is_dense[i]) {
-            r->st = bt_fail(r->e, BT_ERR_FORMAT, "%s: num_dense_layers and mlp_only_layers differ at layer %zu", s->file, i);
+            r->st = bt_fail(r->e, BT_ERR_FORMAT, "%s: num_dense_layers and mlp_only_layers differ at layer %zu",
+                            s->file, i);
             return;
         }
         s->is_dense[i] = dense;
@@ -185,7 +189,8 @@ static void read_experts(k2_reader *r)
     s->router_scale = number_or(r, "router_scaling_factor", 1.0);
     const char *score = string_or(r, "router_score_func", "softmax");
     s->sigmoid_router = strcmp(score, "sigmoid") == 0;
-    refuse(r, !s->sigmoid_router && strcmp(score, "softmax") != 0, "router_score_func", "is neither softmax nor sigmoid");
+    refuse(r, !s->sigmoid_router && strcmp(score, "softmax") != 0, "router_score_func",
+           "is neither softmax nor sigmoid");
     if (s->n_values > 0) s->n_values_active = count_or(r, "mova_num_experts_per_tok", 0, 1, s->n_values);
     refuse(r, s->n_values > 0 && s->n_values_active == 0, "mova_num_experts_per_tok", "is missing");
 }
@@ -194,15 +199,19 @@ static void read_gate(k2_reader *r)
 {
     const char *gate = string_or(r, "attention_gate_func", NULL);
     if (gate == NULL) return;
-    if (strcmp(gate, "silu") == 0) r->s->gate = K2_GATE_SILU;
-    else if (strcmp(gate, "softplus") == 0) r->s->gate = K2_GATE_SOFTPLUS;
-    else refuse(r, true, "attention_gate_func", "is neither null, silu nor softplus");
+    if (strcmp(gate, "silu") == 0)
+        r->s->gate = K2_GATE_SILU;
+    else if (strcmp(gate, "softplus") == 0)
+        r->s->gate = K2_GATE_SOFTPLUS;
+    else
+        refuse(r, true, "attention_gate_func", "is neither null, silu nor softplus");
 }
 
 static void check_common(k2_reader *r)
 {
     const k2_shape *s = r->s;
-    refuse(r, strcmp(string_or(r, "hidden_act", "silu"), "silu") != 0, "hidden_act", "is not silu, the only one supported");
+    refuse(r, strcmp(string_or(r, "hidden_act", "silu"), "silu") != 0, "hidden_act",
+           "is not silu, the only one supported");
     bool found = false, attention_bias = false, mlp_bias = false, window = false;
     if (r->st == BT_OK) r->st = bt_get_bool(r->top, "attention_bias", &attention_bias, &found, r->e);
     if (r->st == BT_OK) r->st = bt_get_bool(r->top, "mlp_bias", &mlp_bias, &found, r->e);
@@ -219,7 +228,10 @@ static void check_common(k2_reader *r)
 static bt_status k2_read_config(const bt_config *c, void *shape, bt_error *e)
 {
     k2_shape *s = shape;
-    *s = (k2_shape){.file = bt_config_file(c), .sparse_step = 1, .router_scale = 1, .ablate = {.skip_layer = -1, .force_expert = -1}};
+    *s = (k2_shape){.file = bt_config_file(c),
+                    .sparse_step = 1,
+                    .router_scale = 1,
+                    .ablate = {.skip_layer = -1, .force_expert = -1}};
     k2_reader *r = &(k2_reader){.top = {c, bt_config_root(c), NULL}, .s = s, .e = e};
     s->n_vocab = need(r, "vocab_size", 1u << 24);
     s->hidden = need(r, "hidden_size", K2_WIDTH_MAX);
@@ -243,8 +255,14 @@ static bt_status k2_read_config(const bt_config *c, void *shape, bt_error *e)
     refuse(r, s->rope_dim > s->head_dim, "rope_head_dim", "is larger than head_dim");
     if (r->st == BT_OK) r->st = bt_rope_read(c, 0, &s->rope, e);
     if (r->st == BT_OK && !s->rope.is_given) { /* the vendor's default: the 0.9B's block (spec a.3) */
-        s->rope = (bt_rope){.type = BT_ROPE_YARN, .theta = 1e6, .factor = 16, .beta_fast = 128, .beta_slow = 4,
-                            .original_positions = 8192, .attention_factor = 1.2772588722239782, .truncate = true};
+        s->rope = (bt_rope){.type = BT_ROPE_YARN,
+                            .theta = 1e6,
+                            .factor = 16,
+                            .beta_fast = 128,
+                            .beta_slow = 4,
+                            .original_positions = 8192,
+                            .attention_factor = 1.2772588722239782,
+                            .truncate = true};
         note_default(r, "rope_parameters", false);
     }
     refuse(r, s->rope.type == BT_ROPE_YARN && s->rope_dim != s->head_dim, "rope_head_dim",
@@ -256,7 +274,10 @@ static bt_status k2_read_config(const bt_config *c, void *shape, bt_error *e)
 static bt_status llama_read_config(const bt_config *c, void *shape, bt_error *e)
 {
     k2_shape *s = shape;
-    *s = (k2_shape){.file = bt_config_file(c), .sparse_step = 1, .router_scale = 1, .ablate = {.skip_layer = -1, .force_expert = -1}};
+    *s = (k2_shape){.file = bt_config_file(c),
+                    .sparse_step = 1,
+                    .router_scale = 1,
+                    .ablate = {.skip_layer = -1, .force_expert = -1}};
     k2_reader *r = &(k2_reader){.top = {c, bt_config_root(c), NULL}, .s = s, .e = e};
     s->n_groups = 1;
     s->n_vocab = need(r, "vocab_size", 1u << 24);
@@ -268,14 +289,16 @@ static bt_status llama_read_config(const bt_config *c, void *shape, bt_error *e)
     s->max_position = need(r, "max_position_embeddings", 1u << 30);
     s->head_dim = count_or(r, "head_dim", 0, 1, 65536);
     if (r->st == BT_OK && s->head_dim == 0) {
-        refuse(r, s->hidden % s->n_heads != 0, "num_attention_heads", "does not divide hidden_size and head_dim is absent");
+        refuse(r, s->hidden % s->n_heads != 0, "num_attention_heads",
+               "does not divide hidden_size and head_dim is absent");
         s->head_dim = s->hidden / s->n_heads;
     }
     s->rope_dim = s->head_dim;
     s->eps = number_or(r, "rms_norm_eps", 1e-6);
     s->tied = flag_or(r, "tie_word_embeddings", false);
     if (r->st == BT_OK) s->is_dense = bt_calloc(s->n_layers, sizeof *s->is_dense);
-    if (r->st == BT_OK && s->is_dense == NULL) r->st = bt_fail(e, BT_ERR_MEMORY, "no memory for %zu layers", s->n_layers);
+    if (r->st == BT_OK && s->is_dense == NULL)
+        r->st = bt_fail(e, BT_ERR_MEMORY, "no memory for %zu layers", s->n_layers);
     check_common(r);
     if (r->st == BT_OK) r->st = bt_rope_read(c, 10000, &s->rope, e);
     if (r->st == BT_OK && !s->rope.is_given) {
@@ -292,7 +315,8 @@ static void k2_release(void *shape)
     bt_free(s->is_dense);
 }
 
-/* ---- tensors: the one list (spec b.1) ------------------------------------------------------------------------------------ */
+/* ---- tensors: the one list (spec b.1)
+ * ------------------------------------------------------------------------------------ */
 
 static void list_attention(const k2_shape *s, bt_tensor_list *l, k2_layer *w, int i)
 {
@@ -316,7 +340,8 @@ static void list_attention(const k2_shape *s, bt_tensor_list *l, k2_layer *w, in
         w->v_bias = bt_list_vector(l, BT_CLASS_ROUTER, i, s->n_values, "model.layers.%d.self_attn.v_router.bias", i);
     }
     for (size_t e = 0; e < s->n_values; e++) {
-        uint32_t at = bt_list_matrix(l, BT_CLASS_VALUES, i, kv, h, "model.layers.%d.self_attn.v_experts.%zu.weight", i, e);
+        uint32_t at =
+            bt_list_matrix(l, BT_CLASS_VALUES, i, kv, h, "model.layers.%d.self_attn.v_experts.%zu.weight", i, e);
         if (e == 0) w->v_experts = at;
     }
 }
@@ -325,18 +350,22 @@ static void list_experts(const k2_shape *s, bt_tensor_list *l, k2_layer *w, int 
 {
     size_t h = s->hidden, f = s->expert_ffn;
     w->router = bt_list_matrix(l, BT_CLASS_ROUTER, i, s->n_experts, h, "model.layers.%d.mlp.gate.weight", i);
-    if (s->router_bias) w->router_bias = bt_list_vector(l, BT_CLASS_ROUTER, i, s->n_experts, "model.layers.%d.mlp.gate.bias", i);
+    if (s->router_bias)
+        w->router_bias = bt_list_vector(l, BT_CLASS_ROUTER, i, s->n_experts, "model.layers.%d.mlp.gate.bias", i);
     for (size_t e = 0; e < s->n_experts; e++) {
-        uint32_t at = bt_list_matrix(l, BT_CLASS_EXPERTS, i, f, h, "model.layers.%d.mlp.experts.%zu.gate_proj.weight", i, e);
+        uint32_t at =
+            bt_list_matrix(l, BT_CLASS_EXPERTS, i, f, h, "model.layers.%d.mlp.experts.%zu.gate_proj.weight", i, e);
         bt_list_matrix(l, BT_CLASS_EXPERTS, i, f, h, "model.layers.%d.mlp.experts.%zu.up_proj.weight", i, e);
         bt_list_matrix(l, BT_CLASS_EXPERTS, i, h, f, "model.layers.%d.mlp.experts.%zu.down_proj.weight", i, e);
         if (e == 0) w->experts = at;
     }
     if (s->n_shared == 0) return;
     f *= s->n_shared;
-    w->shared_gate = bt_list_matrix(l, BT_CLASS_SHARED, i, f, h, "model.layers.%d.mlp.shared_experts.gate_proj.weight", i);
+    w->shared_gate =
+        bt_list_matrix(l, BT_CLASS_SHARED, i, f, h, "model.layers.%d.mlp.shared_experts.gate_proj.weight", i);
     w->shared_up = bt_list_matrix(l, BT_CLASS_SHARED, i, f, h, "model.layers.%d.mlp.shared_experts.up_proj.weight", i);
-    w->shared_down = bt_list_matrix(l, BT_CLASS_SHARED, i, h, f, "model.layers.%d.mlp.shared_experts.down_proj.weight", i);
+    w->shared_down =
+        bt_list_matrix(l, BT_CLASS_SHARED, i, h, f, "model.layers.%d.mlp.shared_experts.down_proj.weight", i);
 }
 
 static void list_layer(const k2_shape *s, bt_tensor_list *l, k2_layer *w, int i)
@@ -377,18 +406,19 @@ static bool k2_skip_tensor(const char *name)
     return n >= m && strcmp(name + n - m, suffix) == 0;
 }
 
-/* ---- the layer, written on the tape -------------------------------------------------------------------------------------- */
+/* ---- the layer, written on the tape
+ * -------------------------------------------------------------------------------------- */
 
 typedef struct k2_tape {
     const k2_shape *s;
     bt_tape_builder *b;
-    bt_act x;                      /* the residual stream [hidden] */
-    bt_act a;                      /* its normed copy [hidden] */
-    bt_act q, k, v, o, gate;       /* [heads * head_dim] or [kv * head_dim] */
-    bt_act angles;                 /* cos and sin of this row's position */
-    bt_act g, u;                   /* dense FFN [ffn] */
-    bt_act sg, su, shared;         /* shared experts [n_shared * expert_ffn], [hidden] */
-    bt_act scores, v_scores, h;    /* router logits; experts' hidden [n_active * expert_ffn] */
+    bt_act x;                   /* the residual stream [hidden] */
+    bt_act a;                   /* its normed copy [hidden] */
+    bt_act q, k, v, o, gate;    /* [heads * head_dim] or [kv * head_dim] */
+    bt_act angles;              /* cos and sin of this row's position */
+    bt_act g, u;                /* dense FFN [ffn] */
+    bt_act sg, su, shared;      /* shared experts [n_shared * expert_ffn], [hidden] */
+    bt_act scores, v_scores, h; /* router logits; experts' hidden [n_active * expert_ffn] */
     bt_routes routes, v_routes;
 } k2_tape;
 
@@ -543,7 +573,8 @@ static bt_status k2_build_tape(const bt_model *m, const bt_limits *limits, bt_ta
     return st;
 }
 
-/* ---- faults planted on purpose (test build): each turns a named golden test red ---------------------------------------------- */
+/* ---- faults planted on purpose (test build): each turns a named golden test red
+ * ---------------------------------------------- */
 
 #ifdef BT_TEST_BUILD
 static bt_status k2_ablate(void *shape, const char *key, const char *value, bt_error *e)
@@ -553,24 +584,37 @@ static bt_status k2_ablate(void *shape, const char *key, const char *value, bt_e
     bool is_number = bt_json_i64(value, strlen(value), &v);
     bool zero = is_number && v == 0, one = is_number && v == 1;
     bool has_value = is_number && v >= 0;
-    if (strcmp(key, "skip_layer") == 0 && has_value && (uint64_t)v < s->n_layers) s->ablate.skip_layer = (int32_t)v;
+    if (strcmp(key, "skip_layer") == 0 && has_value && (uint64_t)v < s->n_layers)
+        s->ablate.skip_layer = (int32_t)v;
     else if (strcmp(key, "force_expert") == 0 && has_value && (uint64_t)v < s->n_experts &&
-             (s->n_values == 0 || (uint64_t)v < s->n_values)) s->ablate.force_expert = (int32_t)v;
-    else if (strcmp(key, "selection_bias") == 0 && zero && s->router_bias) s->ablate.no_selection_bias = true;
-    else if (strcmp(key, "norm_groups") == 0 && one && s->n_groups > 1) s->n_groups = 1;
-    else if (strcmp(key, "rope") == 0 && strcmp(value, "off") == 0) s->ablate.no_rope = true;
-    else if (strcmp(key, "rope_factor") == 0 && one && s->rope.attention_factor != 1) s->rope.attention_factor = 1;
-    else if (strcmp(key, "qk_norm") == 0 && zero && s->qk_norm) s->ablate.no_qk_norm = true;
-    else if (strcmp(key, "gate") == 0 && zero && s->gate != K2_GATE_NONE) s->ablate.no_gate = true;
-    else if (strcmp(key, "shared") == 0 && zero && s->n_shared > 0) s->ablate.no_shared = true;
-    else if (strcmp(key, "router_scale") == 0 && one && s->router_scale != 1) s->router_scale = 1;
-    else if (strcmp(key, "renormalise") == 0 && zero && s->renormalise) s->renormalise = false;
-    else return bt_fail(e, BT_ERR_USAGE, "--ablate %s=%s: this model has no use for it", key, value);
+             (s->n_values == 0 || (uint64_t)v < s->n_values))
+        s->ablate.force_expert = (int32_t)v;
+    else if (strcmp(key, "selection_bias") == 0 && zero && s->router_bias)
+        s->ablate.no_selection_bias = true;
+    else if (strcmp(key, "norm_groups") == 0 && one && s->n_groups > 1)
+        s->n_groups = 1;
+    else if (strcmp(key, "rope") == 0 && strcmp(value, "off") == 0)
+        s->ablate.no_rope = true;
+    else if (strcmp(key, "rope_factor") == 0 && one && s->rope.attention_factor != 1)
+        s->rope.attention_factor = 1;
+    else if (strcmp(key, "qk_norm") == 0 && zero && s->qk_norm)
+        s->ablate.no_qk_norm = true;
+    else if (strcmp(key, "gate") == 0 && zero && s->gate != K2_GATE_NONE)
+        s->ablate.no_gate = true;
+    else if (strcmp(key, "shared") == 0 && zero && s->n_shared > 0)
+        s->ablate.no_shared = true;
+    else if (strcmp(key, "router_scale") == 0 && one && s->router_scale != 1)
+        s->router_scale = 1;
+    else if (strcmp(key, "renormalise") == 0 && zero && s->renormalise)
+        s->renormalise = false;
+    else
+        return bt_fail(e, BT_ERR_USAGE, "--ablate %s=%s: this model has no use for it", key, value);
     return BT_OK;
 }
 #endif
 
-/* ---- the rows of the family table ----------------------------------------------------------------------------------------------- */
+/* ---- the rows of the family table
+ * ----------------------------------------------------------------------------------------------- */
 
 static void fact(bt_fact_fn fn, void *user, const k2_shape *s, const char *key, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
@@ -605,8 +649,9 @@ static void k2_describe(const void *shape, bt_fact_fn fn, void *user)
     fact(fn, user, s, "layernorm_num_groups", "%zu", s->n_groups);
     fact(fn, user, s, "rms_norm_eps", "%g", s->eps);
     if (s->rope.type == BT_ROPE_YARN) {
-        fact(fn, user, s, "rope_parameters", "yarn, theta %g, factor %g over %g, betas %g and %g, attention factor %.9g", s->rope.theta,
-             s->rope.factor, s->rope.original_positions, s->rope.beta_fast, s->rope.beta_slow, s->rope.attention_factor);
+        fact(fn, user, s, "rope_parameters",
+             "yarn, theta %g, factor %g over %g, betas %g and %g, attention factor %.9g", s->rope.theta, s->rope.factor,
+             s->rope.original_positions, s->rope.beta_fast, s->rope.beta_slow, s->rope.attention_factor);
     } else {
         fact(fn, user, s, "rope_theta", "%g", s->rope.theta);
     }

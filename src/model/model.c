@@ -1,7 +1,7 @@
 /*
- * Opening a model: find the files, read the config, choose the family, bind its list of tensors. Only headers and config
- * are read; weights stay in the mapping until a step touches them. Everything is checked before this returns, so that
- * nothing later has to doubt a shape.
+ * Opening a model: find the files, read the config, choose the family, bind its list of tensors. Only headers and
+ * config are read; weights stay in the mapping until a step touches them. Everything is checked before this returns, so
+ * that nothing later has to doubt a shape.
  */
 #include "model/model.h"
 
@@ -17,7 +17,8 @@
 static const bt_family *const families[] = {&bt_family_k2_horizon, &bt_family_llama};
 #define N_FAMILIES (sizeof families / sizeof *families)
 
-/* ---- config -------------------------------------------------------------------------------------------------------- */
+/* ---- config --------------------------------------------------------------------------------------------------------
+ */
 
 static const bt_family *family_by_architecture(const char *name)
 {
@@ -38,13 +39,15 @@ static bt_status choose_family(bt_model *m, bt_error *e)
     }
     const char *first = "";
     for (const bt_json_node *n = list->child; n != NULL; n = n->next) {
-        if (n->kind != BT_JSON_STRING) return bt_fail(e, BT_ERR_FORMAT, "%s: architectures holds something that is no name", file);
+        if (n->kind != BT_JSON_STRING)
+            return bt_fail(e, BT_ERR_FORMAT, "%s: architectures holds something that is no name", file);
         if (n == list->child) first = n->text;
         m->family = family_by_architecture(n->text);
         if (m->family != NULL) return BT_OK;
     }
     return bt_fail(e, BT_ERR_UNSUPPORTED,
-                   "%s: architectures [\"%s\"] is not supported (K2HorizonForCausalLM and LlamaForCausalLM are)", file, first);
+                   "%s: architectures [\"%s\"] is not supported (K2HorizonForCausalLM and LlamaForCausalLM are)", file,
+                   first);
 }
 
 /* What the quantisation block promises about scales must be the 128 x 128 blocks that we read; which tensors are FP8 is
@@ -57,7 +60,9 @@ static bt_status check_block_size(const bt_config *c, const bt_json_node *list, 
         uint64_t v = 0;
         good = good && n->kind == BT_JSON_NUMBER && bt_json_u64(n->text, n->size, &v) && v == BT_SCALE_BLOCK;
     }
-    if (!good) return bt_fail(e, BT_ERR_UNSUPPORTED, "%s: %s is not [128, 128], the only block size supported", bt_config_file(c), key);
+    if (!good)
+        return bt_fail(e, BT_ERR_UNSUPPORTED, "%s: %s is not [128, 128], the only block size supported",
+                       bt_config_file(c), key);
     return BT_OK;
 }
 
@@ -77,19 +82,22 @@ static bt_status check_quantization(const bt_config *c, bt_error *e)
                        bt_config_file(c), method);
     }
     if (compressed && format != NULL && strcmp(format, "float-quantized") != 0) {
-        return bt_fail(e, BT_ERR_UNSUPPORTED, "%s: quantization_config.format \"%s\" is not supported (float-quantized is)",
-                       bt_config_file(c), format);
+        return bt_fail(e, BT_ERR_UNSUPPORTED,
+                       "%s: quantization_config.format \"%s\" is not supported (float-quantized is)", bt_config_file(c),
+                       format);
     }
     st = check_block_size(c, bt_json_get(q.object, "weight_block_size"), "quantization_config.weight_block_size", e);
     const bt_json_node *groups = bt_json_get(q.object, "config_groups");
     for (const bt_json_node *g = groups == NULL ? NULL : groups->child; g != NULL && st == BT_OK; g = g->next) {
         const bt_json_node *w = bt_json_get(g, "weights");
-        if (w != NULL) st = check_block_size(c, bt_json_get(w, "block_structure"), "quantization_config block_structure", e);
+        if (w != NULL)
+            st = check_block_size(c, bt_json_get(w, "block_structure"), "quantization_config block_structure", e);
     }
     return st;
 }
 
-/* ---- generation_config -------------------------------------------------------------------------------------------------- */
+/* ---- generation_config
+ * -------------------------------------------------------------------------------------------------- */
 
 #define END_IDS_MAX 64u
 
@@ -104,7 +112,8 @@ static bt_status read_end_ids(bt_model *m, bt_error *e)
 {
     int32_t ids[2 * END_IDS_MAX];
     size_t n = 0, more = 0;
-    bt_status st = bt_get_ids((bt_scope){m->config, bt_config_root(m->config), NULL}, "eos_token_id", ids, END_IDS_MAX, &n, e);
+    bt_status st =
+        bt_get_ids((bt_scope){m->config, bt_config_root(m->config), NULL}, "eos_token_id", ids, END_IDS_MAX, &n, e);
     if (st == BT_OK && m->generation_config != NULL) {
         bt_scope g = {m->generation_config, bt_config_root(m->generation_config), NULL};
         st = bt_get_ids(g, "eos_token_id", ids + n, END_IDS_MAX, &more, e);
@@ -157,7 +166,8 @@ done:
     return st;
 }
 
-/* ---- identity: what a snapshot must agree with ---------------------------------------------------------------------------- */
+/* ---- identity: what a snapshot must agree with
+ * ---------------------------------------------------------------------------- */
 
 static uint64_t mix(uint64_t h, const void *data, size_t size)
 {
@@ -166,7 +176,8 @@ static uint64_t mix(uint64_t h, const void *data, size_t size)
     return h;
 }
 
-/* Names, dtypes and shapes of all tensors, and the first bytes of up to 64 of them: a fine-tune has other bytes there. */
+/* Names, dtypes and shapes of all tensors, and the first bytes of up to 64 of them: a fine-tune has other bytes there.
+ */
 static uint64_t fingerprint(const bt_model *m)
 {
     uint64_t h = mix(0xcbf29ce484222325u, m->family->name, strlen(m->family->name));
@@ -183,7 +194,8 @@ static uint64_t fingerprint(const bt_model *m)
     return h;
 }
 
-/* ---- ablation -------------------------------------------------------------------------------------------------------------- */
+/* ---- ablation
+ * -------------------------------------------------------------------------------------------------------------- */
 
 /* "key=value,key=value", for the test build; elsewhere a request is refused. */
 static bt_status ablate(bt_model *m, const char *text, bt_error *e)
@@ -204,7 +216,8 @@ static bt_status ablate(bt_model *m, const char *text, bt_error *e)
     return BT_OK;
 }
 
-/* ---- public ---------------------------------------------------------------------------------------------------------------- */
+/* ---- public
+ * ---------------------------------------------------------------------------------------------------------------- */
 
 static bt_status list_and_bind(bt_model *m, bt_error *e)
 {
@@ -306,8 +319,8 @@ const bt_generation_defaults *bt_model_generation_defaults(const bt_model *m)
 
 size_t bt_model_private_bytes(const bt_model *m)
 {
-    return sizeof *m + m->family->shape_bytes + m->list.capacity * sizeof *m->list.specs + m->list.n * sizeof *m->views +
-           bt_arena_bytes(m->list.arena) + bt_tensors_private_bytes(m->tensors);
+    return sizeof *m + m->family->shape_bytes + m->list.capacity * sizeof *m->list.specs +
+           m->list.n * sizeof *m->views + bt_arena_bytes(m->list.arena) + bt_tensors_private_bytes(m->tensors);
 }
 
 void bt_model_describe(const bt_model *m, bt_fact_fn fn, void *user)

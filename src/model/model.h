@@ -12,13 +12,13 @@
 
 /* One tensor that the family's config calls for. */
 typedef struct bt_tensor_spec {
-    const char *name;     /* terminated, in the list's arena */
-    uint32_t n_rows;      /* 1 with is_vector */
+    const char *name; /* terminated, in the list's arena */
+    uint32_t n_rows;  /* 1 with is_vector */
     uint32_t n_cols;
-    bool is_vector;       /* stored as [n_cols] */
-    bool may_scale;       /* FP8 with block scales is accepted */
-    uint8_t class;        /* bt_class */
-    int16_t layer;        /* -1: outside the layers */
+    bool is_vector; /* stored as [n_cols] */
+    bool may_scale; /* FP8 with block scales is accepted */
+    uint8_t class;  /* bt_class */
+    int16_t layer;  /* -1: outside the layers */
 } bt_tensor_spec;
 
 typedef struct bt_tensor_list {
@@ -29,8 +29,8 @@ typedef struct bt_tensor_list {
 } bt_tensor_list;
 
 /* Appends one spec and returns its index; `format` makes the name. */
-uint32_t bt_list_matrix(bt_tensor_list *l, bt_class class, int layer, size_t n_rows, size_t n_cols, const char *format, ...)
-    __attribute__((format(printf, 6, 7)));
+uint32_t bt_list_matrix(bt_tensor_list *l, bt_class class, int layer, size_t n_rows, size_t n_cols, const char *format,
+                        ...) __attribute__((format(printf, 6, 7)));
 uint32_t bt_list_vector(bt_tensor_list *l, bt_class class, int layer, size_t n, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 
@@ -43,9 +43,9 @@ typedef struct bt_family {
     size_t shape_bytes;               /* of the family's own shape struct */
     /* Reads and checks every key; nothing may be guessed that design.md section 5 does not list. */
     bt_status (*read_config)(const bt_config *c, void *shape, bt_error *e);
-    void (*release)(void *shape); /* frees what read_config allocated */
+    void (*release)(void *shape);                         /* frees what read_config allocated */
     void (*list_tensors)(void *shape, bt_tensor_list *l); /* and notes the indices in the shape */
-    bool (*skip_tensor)(const char *name); /* known tensors that are not used (rotary_emb.inv_freq) */
+    bool (*skip_tensor)(const char *name);                /* known tensors that are not used (rotary_emb.inv_freq) */
     /* The head's tensor if the config ties it to the embedding, else NULL: stored all the same, it must be equal. */
     const char *(*tied_head)(const void *shape);
     bt_status (*build_tape)(const bt_model *m, const bt_limits *limits, bt_tape **out, bt_error *e);

@@ -44,8 +44,10 @@ static bt_status read_type(bt_scope s, bt_rope_type *type, bt_error *e)
                        s.where, a, s.where, b);
     }
     const char *name = a != NULL ? a : b != NULL ? b : "default";
-    if (strcmp(name, "default") == 0) *type = BT_ROPE_DEFAULT;
-    else if (strcmp(name, "yarn") == 0) *type = BT_ROPE_YARN;
+    if (strcmp(name, "default") == 0)
+        *type = BT_ROPE_DEFAULT;
+    else if (strcmp(name, "yarn") == 0)
+        *type = BT_ROPE_YARN;
     else {
         return bt_fail(e, BT_ERR_UNSUPPORTED, "%s: %s.rope_type \"%s\" is not supported (default and yarn are)",
                        bt_config_file(s.config), s.where, name);
@@ -56,14 +58,24 @@ static bt_status read_type(bt_scope s, bt_rope_type *type, bt_error *e)
 /* Every key inside the block must be one whose effect we know. */
 static bt_status check_keys(bt_scope s, bt_error *e)
 {
-    static const char *const known[] = {"rope_type", "type", "rope_theta", "factor", "original_max_position_embeddings",
-                                        "beta_fast", "beta_slow", "attention_factor", "mscale", "mscale_all_dim",
-                                        "truncate", "partial_rotary_factor"};
+    static const char *const known[] = {"rope_type",
+                                        "type",
+                                        "rope_theta",
+                                        "factor",
+                                        "original_max_position_embeddings",
+                                        "beta_fast",
+                                        "beta_slow",
+                                        "attention_factor",
+                                        "mscale",
+                                        "mscale_all_dim",
+                                        "truncate",
+                                        "partial_rotary_factor"};
     for (const bt_json_node *n = s.object->child; n != NULL; n = n->next) {
         bool is_known = n->kind == BT_JSON_NULL;
         for (size_t i = 0; i < sizeof known / sizeof *known; i++) is_known = is_known || strcmp(n->key, known[i]) == 0;
         if (!is_known) {
-            return bt_fail(e, BT_ERR_UNSUPPORTED, "%s: %s.%s is not supported", bt_config_file(s.config), s.where, n->key);
+            return bt_fail(e, BT_ERR_UNSUPPORTED, "%s: %s.%s is not supported", bt_config_file(s.config), s.where,
+                           n->key);
         }
     }
     double part = 1;
@@ -84,8 +96,8 @@ static bt_status read_positive(bt_scope s, const char *key, double *v, bt_error 
     bt_status st = bt_get_f64(s, key, v, fallback == 0 ? NULL : &found, e);
     if (st != BT_OK) return st;
     if (!(*v > 0) || isinf(*v)) {
-        return bt_fail(e, BT_ERR_FORMAT, "%s: %s.%s is %g, expected a number above 0", bt_config_file(s.config), s.where,
-                       key, *v);
+        return bt_fail(e, BT_ERR_FORMAT, "%s: %s.%s is %g, expected a number above 0", bt_config_file(s.config),
+                       s.where, key, *v);
     }
     return BT_OK;
 }
@@ -112,7 +124,8 @@ static bt_status read_attention_factor(bt_scope s, bt_rope *r, bt_error *e)
         return BT_OK;
     }
     bool ratio = has_mscale && has_all && mscale != 0 && mscale_all != 0;
-    r->attention_factor = ratio ? yarn_scale(r->factor, mscale) / yarn_scale(r->factor, mscale_all) : yarn_scale(r->factor, 1);
+    r->attention_factor =
+        ratio ? yarn_scale(r->factor, mscale) / yarn_scale(r->factor, mscale_all) : yarn_scale(r->factor, 1);
     return BT_OK;
 }
 
@@ -151,7 +164,8 @@ bt_status bt_rope_read(const bt_config *c, double theta_default, bt_rope *r, bt_
     if (st == BT_OK) st = bt_get_scope(top, "rope_scaling", &scaling, e);
     if (st != BT_OK) return st;
     if (parameters.object != NULL && scaling.object != NULL && !same_nodes(parameters.object, scaling.object)) {
-        return bt_fail(e, BT_ERR_FORMAT, "%s: rope_parameters and rope_scaling are both given and differ", bt_config_file(c));
+        return bt_fail(e, BT_ERR_FORMAT, "%s: rope_parameters and rope_scaling are both given and differ",
+                       bt_config_file(c));
     }
     bt_scope block = parameters.object != NULL ? parameters : scaling;
     bool has_theta = false;
@@ -161,10 +175,12 @@ bt_status bt_rope_read(const bt_config *c, double theta_default, bt_rope *r, bt_
     if (!r->is_given) return BT_OK;
     if (!has_theta) r->theta = theta_default;
     if (!has_theta && theta_default == 0) {
-        return bt_fail(e, BT_ERR_FORMAT, "%s: rope_theta is missing (inside rope_parameters or at the top)", bt_config_file(c));
+        return bt_fail(e, BT_ERR_FORMAT, "%s: rope_theta is missing (inside rope_parameters or at the top)",
+                       bt_config_file(c));
     }
     if (!(r->theta > 1) || isinf(r->theta)) {
-        return bt_fail(e, BT_ERR_FORMAT, "%s: rope_theta is %g, expected a number above 1", bt_config_file(c), r->theta);
+        return bt_fail(e, BT_ERR_FORMAT, "%s: rope_theta is %g, expected a number above 1", bt_config_file(c),
+                       r->theta);
     }
     if (block.object == NULL) return BT_OK;
     st = read_type(block, &r->type, e);

@@ -12,11 +12,12 @@ typedef struct bt_rope {
     double factor, beta_fast, beta_slow, original_positions; /* YaRN */
     double attention_factor;                                 /* on cos and sin; 1 for the default type */
     bool truncate;
-    bool is_given; /* false: neither rope_parameters, rope_scaling nor rope_theta is there; all other fields are unset */
+    bool
+        is_given; /* false: neither rope_parameters, rope_scaling nor rope_theta is there; all other fields are unset */
 } bt_rope;
 
-/* Reads rope_parameters or rope_scaling, and rope_theta inside it or at the top (case C16). Contradictions, unknown types
- * and unknown keys are refused by name. theta_default: for a config that states no theta; 0: then refused. */
+/* Reads rope_parameters or rope_scaling, and rope_theta inside it or at the top (case C16). Contradictions, unknown
+ * types and unknown keys are refused by name. theta_default: for a config that states no theta; 0: then refused. */
 bt_status bt_rope_read(const bt_config *c, double theta_default, bt_rope *r, bt_error *e);
 
 /* Radians per position of pair j, for n_pairs pairs of a rotation over `dim` elements (spec k2-horizon c.3, c.4). */

@@ -24,7 +24,7 @@ static bt_tensor_spec *spec_new(bt_tensor_list *l, bt_class class, int layer)
     }
     bt_tensor_spec *s = &l->specs[l->n];
     memset(s, 0, sizeof *s);
-    s->class = (uint8_t)class;
+    s->class = (uint8_t) class;
     s->layer = (int16_t)layer;
     return s;
 }
@@ -46,7 +46,8 @@ static uint32_t spec_name(bt_tensor_list *l, bt_tensor_spec *s, const char *form
     return (uint32_t)l->n++;
 }
 
-uint32_t bt_list_matrix(bt_tensor_list *l, bt_class class, int layer, size_t n_rows, size_t n_cols, const char *format, ...)
+uint32_t bt_list_matrix(bt_tensor_list *l, bt_class class, int layer, size_t n_rows, size_t n_cols, const char *format,
+                        ...)
 {
     assert(n_rows > 0 && n_rows <= UINT32_MAX);
     assert(n_cols > 0 && n_cols <= UINT32_MAX);

@@ -35,10 +35,14 @@ static bt_status read_dtypes(const bt_engine_options *o, settings *s, bt_error *
     if (strcmp(dtype, "bf16") == 0 || strcmp(dtype, "f16") == 0) {
         return bt_fail(e, BT_ERR_UNSUPPORTED, "dtype %s is not in this build: it has f32", dtype);
     }
-    if (strcmp(dtype, "f32") != 0) return bt_fail(e, BT_ERR_USAGE, "dtype \"%s\" is unknown: this build has f32", dtype);
-    if (strcmp(kv, "f32") == 0) s->limits.kv_dtype = BT_F32;
-    else if (strcmp(kv, "bf16") == 0) s->limits.kv_dtype = BT_BF16;
-    else return bt_fail(e, BT_ERR_USAGE, "kv dtype \"%s\" is unknown: this build has f32 and bf16", kv);
+    if (strcmp(dtype, "f32") != 0)
+        return bt_fail(e, BT_ERR_USAGE, "dtype \"%s\" is unknown: this build has f32", dtype);
+    if (strcmp(kv, "f32") == 0)
+        s->limits.kv_dtype = BT_F32;
+    else if (strcmp(kv, "bf16") == 0)
+        s->limits.kv_dtype = BT_BF16;
+    else
+        return bt_fail(e, BT_ERR_USAGE, "kv dtype \"%s\" is unknown: this build has f32 and bf16", kv);
     return BT_OK;
 }
 
@@ -49,7 +53,8 @@ static bt_status read_level(const bt_engine_options *o, settings *s, bt_error *e
     if (o->cpu_level == NULL) return BT_OK;
     bt_cpu_level level;
     if (!bt_cpu_level_parse(o->cpu_level, &level)) {
-        return bt_fail(e, BT_ERR_USAGE, "CPU level \"%s\" is unknown: scalar, avx2, avx512, avx512vnni and amx are", o->cpu_level);
+        return bt_fail(e, BT_ERR_USAGE, "CPU level \"%s\" is unknown: scalar, avx2, avx512, avx512vnni and amx are",
+                       o->cpu_level);
     }
     if (level > best) {
         return bt_fail(e, BT_ERR_UNSUPPORTED, "CPU level %s is more than this machine has: %s", o->cpu_level,
@@ -81,7 +86,8 @@ static bt_status read_settings(const bt_model *m, const bt_engine_options *o, se
     size_t context = o->context;
     if (context == 0) context = most != 0 && most < CONTEXT_DEFAULT ? most : CONTEXT_DEFAULT;
     if (most != 0 && context > most) {
-        return bt_fail(e, BT_ERR_CONTEXT, "context %zu is more than the %zu positions that this model knows", context, most);
+        return bt_fail(e, BT_ERR_CONTEXT, "context %zu is more than the %zu positions that this model knows", context,
+                       most);
     }
     s->limits.context = (uint32_t)context;
     s->limits.max_rows = o->batch == 0 ? BATCH_DEFAULT : (uint32_t)o->batch;
@@ -93,12 +99,14 @@ static bt_status read_settings(const bt_model *m, const bt_engine_options *o, se
     return BT_OK;
 }
 
-/* ---- the memory plan ---------------------------------------------------------------------------------------------------- */
+/* ---- the memory plan
+ * ---------------------------------------------------------------------------------------------------- */
 
 static uint64_t engine_table_bytes(const bt_model *m, const settings *s)
 {
     uint64_t per_slot = (uint64_t)bt_model_n_vocab(m) * sizeof(float) + (uint64_t)s->limits.context * sizeof(int32_t);
-    uint64_t step = (uint64_t)s->limits.max_rows * (sizeof(int32_t) + sizeof(uint32_t)) + s->limits.n_slots * sizeof(bt_segment);
+    uint64_t step =
+        (uint64_t)s->limits.max_rows * (sizeof(int32_t) + sizeof(uint32_t)) + s->limits.n_slots * sizeof(bt_segment);
     return s->limits.n_slots * per_slot + step;
 }
 
@@ -107,8 +115,10 @@ static void fill_plan(const bt_model *m, const settings *s, const bt_tape *t, bt
     *p = (bt_memory_plan){0};
     for (uint32_t i = 0; i < t->n_states; i++) {
         uint64_t bytes = t->states[i].strip_bytes * t->states[i].n_strips * t->limits.n_slots;
-        if (t->states[i].per_position) p->kv += bytes;
-        else p->state += bytes;
+        if (t->states[i].per_position)
+            p->kv += bytes;
+        else
+            p->state += bytes;
     }
     p->scratch = s->vtable->plan_scratch_bytes(&s->backend, t);
     p->weights_private = s->vtable->plan_weight_bytes(&s->backend, t);
@@ -127,17 +137,20 @@ static bt_status check_plan(const bt_memory_plan *p, bool overcommit, bt_error *
     const double mb = 1e6;
     if (p->available_bytes == 0) return BT_OK; /* unknown: the allocations themselves will tell */
     if (p->private_bytes > p->available_bytes) {
-        return bt_fail(e, BT_ERR_MEMORY,
-                       "%.1f MB of private memory are needed (KV %.1f, scratch %.1f, other %.1f) but %.1f MB are available: "
-                       "lower --context (%zu) or --batch (%zu)",
-                       (double)p->private_bytes / mb, (double)p->kv / mb, (double)p->scratch / mb,
-                       (double)(p->private_bytes - p->kv - p->scratch) / mb, (double)p->available_bytes / mb, p->context, p->batch);
+        return bt_fail(
+            e, BT_ERR_MEMORY,
+            "%.1f MB of private memory are needed (KV %.1f, scratch %.1f, other %.1f) but %.1f MB are available: "
+            "lower --context (%zu) or --batch (%zu)",
+            (double)p->private_bytes / mb, (double)p->kv / mb, (double)p->scratch / mb,
+            (double)(p->private_bytes - p->kv - p->scratch) / mb, (double)p->available_bytes / mb, p->context,
+            p->batch);
     }
     if (!overcommit && p->mapped_bytes > p->available_bytes - p->private_bytes) {
-        return bt_fail(e, BT_ERR_MEMORY,
-                       "%.1f MB of weights and %.1f MB of private memory are needed but %.1f MB are available: --overcommit "
-                       "runs all the same, rereading weights from disk",
-                       (double)p->mapped_bytes / mb, (double)p->private_bytes / mb, (double)p->available_bytes / mb);
+        return bt_fail(
+            e, BT_ERR_MEMORY,
+            "%.1f MB of weights and %.1f MB of private memory are needed but %.1f MB are available: --overcommit "
+            "runs all the same, rereading weights from disk",
+            (double)p->mapped_bytes / mb, (double)p->private_bytes / mb, (double)p->available_bytes / mb);
     }
     return BT_OK;
 }
@@ -169,7 +182,8 @@ bt_status bt_engine_plan(const bt_model *m, const bt_engine_options *o, bt_memor
     return st;
 }
 
-/* ---- open and close ------------------------------------------------------------------------------------------------------- */
+/* ---- open and close
+ * ------------------------------------------------------------------------------------------------------- */
 
 bt_status bt_engine_open(const bt_model *m, const bt_engine_options *o, bt_engine **out, bt_error *e)
 {
@@ -222,13 +236,15 @@ size_t bt_engine_n_threads(const bt_engine *g)
     return g->memory.n_threads;
 }
 
-/* ---- a step over several timelines ------------------------------------------------------------------------------------------ */
+/* ---- a step over several timelines
+ * ------------------------------------------------------------------------------------------ */
 
 static bt_status check_parts(const bt_engine *g, const bt_part *parts, size_t n_parts, bt_error *e)
 {
     size_t n_rows = 0;
     if (n_parts == 0 || n_parts > g->tape->limits.n_slots) {
-        return bt_fail(e, BT_ERR_USAGE, "a step over %zu sessions: 1 to %u are possible", n_parts, g->tape->limits.n_slots);
+        return bt_fail(e, BT_ERR_USAGE, "a step over %zu sessions: 1 to %u are possible", n_parts,
+                       g->tape->limits.n_slots);
     }
     for (size_t i = 0; i < n_parts; i++) {
         const bt_session *s = parts[i].session;
@@ -254,7 +270,8 @@ bt_status bt_engine_step(bt_engine *g, const bt_part *parts, size_t n_parts, bt_
     bt_step step = {.ids = g->ids, .segments = g->segments, .n_segments = (uint32_t)n_parts};
     for (size_t i = 0; i < n_parts; i++) {
         const bt_session *s = parts[i].session;
-        g->segments[i] = (bt_segment){.slot = s->slot, .row = step.n_rows, .n_rows = (uint32_t)parts[i].n, .position = (uint32_t)s->length};
+        g->segments[i] = (bt_segment){
+            .slot = s->slot, .row = step.n_rows, .n_rows = (uint32_t)parts[i].n, .position = (uint32_t)s->length};
         memcpy(g->ids + step.n_rows, parts[i].ids, parts[i].n * sizeof *g->ids);
         step.n_rows += (uint32_t)parts[i].n;
     }

@@ -14,9 +14,9 @@ struct bt_engine {
     bt_memory_plan memory;
     bt_session **slots; /* [n_slots]: the session in each, NULL: free */
     /* The step block, filled for each step; allocated once. */
-    int32_t *ids;            /* [batch] */
-    bt_segment *segments;    /* [n_slots] */
-    uint32_t *logit_rows;    /* [batch] */
+    int32_t *ids;         /* [batch] */
+    bt_segment *segments; /* [n_slots] */
+    uint32_t *logit_rows; /* [batch] */
 };
 
 #endif

@@ -62,11 +62,13 @@ bt_status bt_session_check(const bt_session *s, const int32_t *ids, size_t n, bt
 {
     size_t context = s->engine->tape->limits.context, n_vocab = bt_model_n_vocab(s->engine->model);
     if (n > context - s->length) {
-        return bt_fail(e, BT_ERR_CONTEXT, "%zu tokens after %zu do not fit in the context of %zu", n, s->length, context);
+        return bt_fail(e, BT_ERR_CONTEXT, "%zu tokens after %zu do not fit in the context of %zu", n, s->length,
+                       context);
     }
     for (size_t i = 0; i < n; i++) {
         if (ids[i] < 0 || (size_t)ids[i] >= n_vocab) {
-            return bt_fail(e, BT_ERR_USAGE, "token id %d (number %zu) is outside the vocabulary of %zu", ids[i], i, n_vocab);
+            return bt_fail(e, BT_ERR_USAGE, "token id %d (number %zu) is outside the vocabulary of %zu", ids[i], i,
+                           n_vocab);
         }
     }
     return BT_OK;
@@ -85,7 +87,8 @@ void bt_session_advance(bt_session *s, const int32_t *ids, size_t n)
     s->length += n;
 }
 
-/* ---- extend and score -------------------------------------------------------------------------------------------------- */
+/* ---- extend and score
+ * -------------------------------------------------------------------------------------------------- */
 
 typedef struct sink {
     bt_logits_fn fn; /* NULL: only the last row's logits are wanted */
@@ -119,7 +122,8 @@ static bt_status one_step(bt_session *s, const int32_t *ids, size_t n, size_t fi
 {
     bt_engine *g = s->engine;
     g->segments[0] = (bt_segment){.slot = s->slot, .row = 0, .n_rows = (uint32_t)n, .position = (uint32_t)s->length};
-    bt_step step = {.ids = ids, .n_rows = (uint32_t)n, .segments = g->segments, .n_segments = 1, .logit_rows = g->logit_rows};
+    bt_step step = {
+        .ids = ids, .n_rows = (uint32_t)n, .segments = g->segments, .n_segments = 1, .logit_rows = g->logit_rows};
     if (to.fn != NULL) {
         uint32_t slice = g->tape->limits.max_logit_rows;
         step.n_logit_rows = n < slice ? (uint32_t)n : slice;
@@ -157,8 +161,8 @@ bt_status bt_session_extend(bt_session *s, const int32_t *ids, size_t n, const b
     return extend(s, ids, n, (sink){NULL, NULL}, hook, e);
 }
 
-bt_status bt_session_score(bt_session *s, const int32_t *ids, size_t n, bt_logits_fn fn, void *user, const bt_hook *hook,
-                           bt_error *e)
+bt_status bt_session_score(bt_session *s, const int32_t *ids, size_t n, bt_logits_fn fn, void *user,
+                           const bt_hook *hook, bt_error *e)
 {
     return extend(s, ids, n, (sink){fn, user}, hook, e);
 }

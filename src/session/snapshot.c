@@ -1,7 +1,7 @@
 /*
- * Snapshots: a session as bytes. Self-contained: the ids, every state up to the length, and the logits if there are any.
- * The header says which model and KV type they belong to; a snapshot that does not fit is refused by name, and a damaged
- * one by its checksum, before the session is touched.
+ * Snapshots: a session as bytes. Self-contained: the ids, every state up to the length, and the logits if there are
+ * any. The header says which model and KV type they belong to; a snapshot that does not fit is refused by name, and a
+ * damaged one by its checksum, before the session is touched.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -73,7 +73,8 @@ bt_status bt_session_snapshot(const bt_session *s, void **data, size_t *size, bt
     const bt_engine *g = s->engine;
     snapshot_header h = header_of(s, s->length, s->has_logits);
     uint8_t *buffer = bt_malloc((size_t)h.total_bytes, 1);
-    if (buffer == NULL) return bt_fail(e, BT_ERR_MEMORY, "no memory for a snapshot of %" PRIu64 " bytes", h.total_bytes);
+    if (buffer == NULL)
+        return bt_fail(e, BT_ERR_MEMORY, "no memory for a snapshot of %" PRIu64 " bytes", h.total_bytes);
     uint8_t *at = buffer + sizeof h;
     memcpy(at, s->ids, s->length * sizeof *s->ids);
     at += s->length * sizeof *s->ids;
@@ -104,7 +105,8 @@ static bt_status check_snapshot(const bt_session *s, const uint8_t *data, size_t
         return bt_fail(e, BT_ERR_FORMAT, "the snapshot of %zu bytes is none: it does not begin as one", size);
     }
     memcpy(h, data, sizeof *h);
-    if (h->model != g->model->fingerprint || h->n_vocab != bt_model_n_vocab(g->model) || h->n_states != g->tape->n_states) {
+    if (h->model != g->model->fingerprint || h->n_vocab != bt_model_n_vocab(g->model) ||
+        h->n_states != g->tape->n_states) {
         return bt_fail(e, BT_ERR_FORMAT, "the snapshot belongs to another model");
     }
     if (h->kv_dtype != (uint32_t)g->tape->limits.kv_dtype) {
@@ -118,7 +120,8 @@ static bt_status check_snapshot(const bt_session *s, const uint8_t *data, size_t
     }
     uint64_t expected = sizeof *h + body_bytes(s, (size_t)h->length, h->has_logits == 1);
     if (h->has_logits > 1 || h->total_bytes != expected || size != expected) {
-        return bt_fail(e, BT_ERR_FORMAT, "the snapshot is %zu bytes long, its header makes it %" PRIu64, size, expected);
+        return bt_fail(e, BT_ERR_FORMAT, "the snapshot is %zu bytes long, its header makes it %" PRIu64, size,
+                       expected);
     }
     if (checksum(data + sizeof *h, size - sizeof *h) != h->checksum) {
         return bt_fail(e, BT_ERR_FORMAT, "the snapshot is damaged: its checksum does not match");
@@ -126,7 +129,8 @@ static bt_status check_snapshot(const bt_session *s, const uint8_t *data, size_t
     for (size_t i = 0; i < h->length; i++) {
         int32_t id;
         memcpy(&id, data + sizeof *h + i * sizeof id, sizeof id);
-        if (id < 0 || (uint32_t)id >= h->n_vocab) return bt_fail(e, BT_ERR_FORMAT, "the snapshot holds token id %d", id);
+        if (id < 0 || (uint32_t)id >= h->n_vocab)
+            return bt_fail(e, BT_ERR_FORMAT, "the snapshot holds token id %d", id);
     }
     return BT_OK;
 }
