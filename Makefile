@@ -67,11 +67,11 @@ AMX        := $(AVX512VNNI) -mamx-tile -mamx-bf16 -mamx-int8
 KERNELS    := $(BUILD)/obj/kernel
 $(BUILD)/obj/%.o:             PEDANTIC := -Wpedantic
 $(KERNELS)/%.o:               PEDANTIC :=
-$(KERNELS)/scalar%.o:         ISA := -O3
-$(KERNELS)/x86_avx2%.o:       ISA := -O3 $(AVX2)
-$(KERNELS)/x86_avx512%.o:     ISA := -O3 $(AVX512)
-$(KERNELS)/x86_avx512vnni%.o: ISA := -O3 $(AVX512VNNI)
-$(KERNELS)/x86_amx%.o:        ISA := -O3 $(AMX)
+$(KERNELS)/scalar%:           ISA := -O3
+$(KERNELS)/x86_avx2%:         ISA := -O3 $(AVX2)
+$(KERNELS)/x86_avx512%:       ISA := -O3 $(AVX512)
+$(KERNELS)/x86_avx512vnni%:   ISA := -O3 $(AVX512VNNI)
+$(KERNELS)/x86_amx%:          ISA := -O3 $(AMX)
 
 # ---- sources -------------------------------------------------------------------------------------------------------
 
@@ -154,7 +154,8 @@ $(BUILD)/check-kernels: $(KERN_OBJ) $(PARTS)
 	$(call link)
 
 # Stamps: files whose time changes when their content does. Objects depend on the flags, archives on the list of sources,
-# flags on the dependencies, which are looked at again when the script that installs them changes.
+# flags on the dependencies, which are looked at again when the script that installs them changes. The program alone needs
+# fewer of them than the tests do.
 .PHONY: FORCE
 FORCE:
 define stamp
@@ -162,9 +163,10 @@ define stamp
 	@printf '%s\n' '$(1)' | cmp -s - $@ || printf '%s\n' '$(1)' >$@
 endef
 
-DEPS := build/dependencies
-$(DEPS): tools/install_deps.sh
-	$(Q)tools/install_deps.sh
+FOR_USERS := all install uninstall clean help
+DEPS      := build/dependencies-$(if $(filter-out $(FOR_USERS),$(MAKECMDGOALS)),test,build)
+build/dependencies-%: tools/install_deps.sh
+	$(Q)tools/install_deps.sh $*
 	@mkdir -p $(@D) && touch $@
 
 $(BUILD)/flags: FORCE | $(DEPS)
