@@ -34,7 +34,8 @@ DOORS = [
     (r"pthread\.h|sched\.h", ["base", "app"]),
     (r"[a-z0-9]*intrin\.h|arm_[a-z0-9]+\.h", ["kernel"]),
     (r"cpuid\.h", ["base", "kernel"]),
-    (r"signal\.h|termios\.h|sys/socket\.h|netinet/.*|arpa/inet\.h", ["app"]),
+    (r"signal\.h", ["base", "app"]),  # base: pool threads block signals
+    (r"termios\.h|sys/socket\.h|netinet/.*|arpa/inet\.h", ["app"]),
 ]
 
 # Everything else in angle brackets must be C11, POSIX or Linux.

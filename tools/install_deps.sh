@@ -1,7 +1,11 @@
 #!/usr/bin/env bash
 # Installs what building and testing need and this machine lacks. `make` runs it before anything else.
 #
-# usage: tools/install_deps.sh [clang]      clang: what `make fuzz` and the clang part of `make check` want as well
+# usage: tools/install_deps.sh [build|test|clang]
+#
+#   build   compiler and libraries: what the program needs
+#   test    that, and what the tests and `make real` need (the default)
+#   clang   that, and what `make fuzz` and the clang part of `make check` need
 #
 # Every need is tested by trying it, not by asking for a package, so any system that has the things passes, at once and
 # without a word. Only what is missing is installed, on systems with apt-get (Debian, Ubuntu), as root or through sudo;
@@ -9,7 +13,7 @@
 set -u
 
 # need | Debian package | how to see that it is there
-NEEDS='
+NEEDS_BUILD='
 a C compiler          | gcc             | command -v ${CC:-cc}
 the C headers         | libc6-dev       | echo "#include <stdio.h>" | ${CC:-cc} -E -
 ar                    | binutils        | command -v ar
@@ -18,6 +22,8 @@ pkg-config            | pkg-config      | command -v pkg-config
 PCRE2 (8 bit)         | libpcre2-dev    | pkg-config --exists libpcre2-8
 utf8proc              | libutf8proc-dev | pkg-config --exists libutf8proc
 jansson               | libjansson-dev  | pkg-config --exists "jansson >= 2.11"
+'
+NEEDS_TEST='
 cmocka                | libcmocka-dev   | pkg-config --exists "cmocka >= 1.1"
 python3               | python3         | command -v python3
 pip                   | python3-pip     | python3 -m pip --version
@@ -50,16 +56,17 @@ names() {
     cut -d'|' -f"$1" <<<"$2" | paste -sd"$3"
 }
 
-case ${1-} in
-'') ;;
-clang) NEEDS=$NEEDS$NEEDS_CLANG ;;
+case ${1:-test} in
+build) needs=$NEEDS_BUILD ;;
+test) needs=$NEEDS_BUILD$NEEDS_TEST ;;
+clang) needs=$NEEDS_BUILD$NEEDS_TEST$NEEDS_CLANG ;;
 *)
-    say "unknown argument '$1'; usage: tools/install_deps.sh [clang]"
+    say "unknown argument '$1'; usage: tools/install_deps.sh [build|test|clang]"
     exit 2
     ;;
 esac
 
-lacking=$(missing "$NEEDS")
+lacking=$(missing "$needs")
 [ -n "$lacking" ] || exit 0
 packages=$(names 2 "$lacking" ' ')
 
@@ -93,7 +100,7 @@ if ! { apt update && apt install -y --no-install-recommends $packages; } >"$log"
 fi
 rm -f "$log"
 
-lacking=$(missing "$NEEDS")
+lacking=$(missing "$needs")
 if [ -n "$lacking" ]; then
     say "installed, and yet missing: $(names 1 "$lacking" ,)"
     exit 1
