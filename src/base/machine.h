@@ -11,7 +11,7 @@ typedef struct bt_machine {
     char cpu_name[128];
     size_t n_affinity;         /* CPUs that this process may run on */
     size_t n_physical;         /* distinct cores among them */
-    double cpu_quota;          /* CPUs' worth of cgroup quota; 0: none */
+    double cpu_quota;          /* CPUs' worth of the tightest cgroup quota; 0: none */
     uint64_t memory_total;     /* bytes of the machine */
     uint64_t memory_available; /* bytes that machine and every enclosing cgroup limit can still give (page cache of the
                                   cgroup counts as available) */
@@ -26,5 +26,6 @@ typedef enum bt_cpu_level { BT_CPU_SCALAR, BT_CPU_AVX2, BT_CPU_AVX512, BT_CPU_AV
 bt_cpu_level bt_cpu_detect(void); /* CPUID and XGETBV, and the kernel's permission for tiles */
 const char *bt_cpu_level_name(bt_cpu_level l);
 bool bt_cpu_level_parse(const char *name, bt_cpu_level *l);
+void bt_cpu_relax(void); /* tells the core that this is a spinning loop */
 
 #endif
