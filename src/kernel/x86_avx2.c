@@ -1,13 +1,266 @@
 /*
- * Kernels for the level avx2.
+ * Level avx2 (with FMA and F16C): the vector operations, 8 lanes wide. The kernels themselves are in the vector_*.inc
+ * files, written once for every width.
+ *
+ * Register plan of a tile: 3 weight rows x 4 tokens = 12 accumulators, 3 weight vectors, 1 activation vector: all 16.
+ * There are masked loads for 4-byte elements only; shorter tails go through a small buffer, so that nothing past the
+ * end is read.
  */
 #include "kernel/kernels.h"
 
 #if defined(__x86_64__)
+
+#    include "kernel/route.h"
+
+#    include <assert.h>
+#    include <immintrin.h>
+#    include <math.h>
+#    include <string.h>
+
+#    define W       8u /* lanes of a vector */
+#    define TILE_R  3u /* weight rows of a tile */
+#    define TILE_T  4u /* tokens of a tile */
+#    define PANEL_G 4u /* groups of TILE_R rows widened together; with one tile of tokens they share the L1 */
+#    define K_BLOCK 512u
+#    define BLOCK_R 120u /* weight rows and tokens whose accumulators lie in the L2 between blocks of columns */
+#    define BLOCK_T 64u
+#    define LEVEL   BT_CPU_AVX2
+
+#    define ROWS(F)       F(0) F(1) F(2)
+#    define ROWS_OF(F, t) F(0, t) F(1, t) F(2, t)
+#    define TOKENS_1(F)   F(0)
+#    define TOKENS_2(F)   F(0) F(1)
+#    define TOKENS_3(F)   F(0) F(1) F(2)
+#    define TOKENS_4(F)   F(0) F(1) F(2) F(3)
+
+typedef __m256 vf;
+
+static inline __m256i first_lanes(size_t n) /* n <= 8 */
+{
+    static const int32_t mask[16] = {-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0};
+    return _mm256_loadu_si256((const __m256i *)(mask + 8 - n));
+}
+
+static inline vf vf_set1(float a)
+{
+    return _mm256_set1_ps(a);
+}
+static inline vf vf_load(const void *p)
+{
+    return _mm256_loadu_ps(p);
+}
+static inline vf vf_load_n(const void *p, size_t n)
+{
+    return _mm256_maskload_ps(p, first_lanes(n));
+}
+static inline void vf_store(void *p, vf a)
+{
+    _mm256_storeu_ps(p, a);
+}
+static inline void vf_store_n(void *p, vf a, size_t n)
+{
+    _mm256_maskstore_ps(p, first_lanes(n), a);
+}
+static inline vf vf_add(vf a, vf b)
+{
+    return _mm256_add_ps(a, b);
+}
+static inline vf vf_sub(vf a, vf b)
+{
+    return _mm256_sub_ps(a, b);
+}
+static inline vf vf_mul(vf a, vf b)
+{
+    return _mm256_mul_ps(a, b);
+}
+static inline vf vf_div(vf a, vf b)
+{
+    return _mm256_div_ps(a, b);
+}
+static inline vf vf_fma(vf a, vf b, vf c)
+{
+    return _mm256_fmadd_ps(a, b, c);
+} /* a b + c */
+static inline vf vf_fnma(vf a, vf b, vf c)
+{
+    return _mm256_fnmadd_ps(a, b, c);
+} /* c - a b */
+static inline vf vf_max(vf a, vf b)
+{
+    return _mm256_max_ps(a, b);
+} /* b where either is NaN */
+static inline vf vf_min(vf a, vf b)
+{
+    return _mm256_min_ps(a, b);
+} /* b where either is NaN */
+static inline vf vf_round(vf a)
+{
+    return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+static inline vf vf_minus_abs(vf a)
+{
+    return _mm256_or_ps(a, _mm256_set1_ps(-0.0f));
+}
+
+/* The lanes of a where x has its sign set, else those of b. */
+static inline vf vf_if_negative(vf x, vf a, vf b)
+{
+    return _mm256_blendv_ps(b, a, x);
+}
+
+/* 2^n for whole n in [-126, 127] */
+static inline vf two_to(__m256i n)
+{
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n, _mm256_set1_epi32(127)), 23));
+}
+
+/* y 2^n for whole n in [-252, 254]: in two factors, of which the first is exact for y in [1/2, 2]. So it is rounded
+ * once, with overflow to infinity and gradual underflow. */
+static inline vf vf_scale2(vf y, vf n)
+{
+    __m256i i = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(i, 1);
+    return _mm256_mul_ps(_mm256_mul_ps(y, two_to(half)), two_to(_mm256_sub_epi32(i, half)));
+}
+
+/* The one order in which 8 lanes become a number: i + (i + 4), then 2, 1 apart. */
+static inline __m128 fold_to_4(vf a)
+{
+    return _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+}
+
+/* ---- weights and caches of two bytes and one ---- */
+
+static inline __m128i load_bytes(const void *p, size_t n) /* n <= 16, zeros after them */
+{
+    char buffer[16] = {0};
+    memcpy(buffer, p, n);
+    return _mm_loadu_si128((const __m128i *)buffer);
+}
+
+static inline vf vf_load_f16(const void *p)
+{
+    return _mm256_cvtph_ps(_mm_loadu_si128(p));
+}
+static inline vf vf_load_f16_n(const void *p, size_t n)
+{
+    return _mm256_cvtph_ps(load_bytes(p, 2 * n));
+}
+
+static inline vf widen_bf16_vector(__m128i h)
+{
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16));
+}
+static inline vf vf_load_bf16(const void *p)
+{
+    return widen_bf16_vector(_mm_loadu_si128(p));
+}
+static inline vf vf_load_bf16_n(const void *p, size_t n)
+{
+    return widen_bf16_vector(load_bytes(p, 2 * n));
+}
+
+/*
+ * FP8 E4M3 through f16, whose conversion takes denormals without a stall: the code's seven magnitude bits, moved up
+ * three places, are the f16 of code / 256. A magnitude of 0x7f is NaN: adding 0x80 carries into bit 14 for it alone.
+ */
+static inline __m256i f16_of_f8(__m128i codes)
+{
+    __m256i c = _mm256_slli_epi16(_mm256_cvtepu8_epi16(codes), 8);
+    __m256i h = _mm256_and_si256(_mm256_srai_epi16(c, 1), _mm256_set1_epi16((short)0xbfff));
+    __m256i carry = _mm256_add_epi16(h, _mm256_set1_epi16(0x80));
+    return _mm256_or_si256(h, _mm256_and_si256(carry, _mm256_set1_epi16(0x4000)));
+}
+
+/* 2 W codes, each divided by 256 */
+static inline void vf_load_f8_pair(const void *p, vf *lo, vf *hi)
+{
+    __m256i h = f16_of_f8(_mm_loadu_si128(p));
+    *lo = _mm256_cvtph_ps(_mm256_castsi256_si128(h));
+    *hi = _mm256_cvtph_ps(_mm256_extracti128_si256(h, 1));
+}
+
+static inline vf vf_load_f8_n(const void *p, size_t n) /* n <= W codes, each divided by 256 */
+{
+    __m128i c = n == W ? _mm_loadl_epi64(p) : load_bytes(p, n);
+    return _mm256_cvtph_ps(_mm256_castsi256_si128(f16_of_f8(c)));
+}
+
+static inline void store_words(void *p, __m128i words, size_t n)
+{
+    char buffer[16];
+    _mm_storeu_si128((__m128i *)buffer, words);
+    memcpy(p, buffer, 2 * n);
+}
+
+static inline void vf_store_f16_n(void *p, vf a, size_t n)
+{
+    store_words(p, _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC), n);
+}
+
+/* Nearest even by adding just under half of the last place; NaN keeps its top bits and becomes quiet. */
+static inline void vf_store_bf16_n(void *p, vf a, size_t n)
+{
+    __m256i b = _mm256_castps_si256(a), top = _mm256_srli_epi32(b, 16);
+    __m256i odd = _mm256_and_si256(top, _mm256_set1_epi32(1));
+    __m256i r = _mm256_srli_epi32(_mm256_add_epi32(b, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff))), 16);
+    __m256i is_nan = _mm256_castps_si256(_mm256_cmp_ps(a, a, _CMP_UNORD_Q));
+    r = _mm256_blendv_epi8(r, _mm256_or_si256(top, _mm256_set1_epi32(0x40)), is_nan);
+    store_words(p, _mm_packus_epi32(_mm256_castsi256_si128(r), _mm256_extracti128_si256(r, 1)), n);
+}
+
+/* ---- f64 ---- */
+
+static double sum_squares(const float *x, size_t n)
+{
+    __m256d s0 = _mm256_setzero_pd(), s1 = s0;
+    for (size_t i = 0; i < n; i += W) {
+        vf v = n - i < W ? vf_load_n(x + i, n - i) : vf_load(x + i);
+        __m256d lo = _mm256_cvtps_pd(_mm256_castps256_ps128(v)), hi = _mm256_cvtps_pd(_mm256_extractf128_ps(v, 1));
+        s0 = _mm256_fmadd_pd(lo, lo, s0);
+        s1 = _mm256_fmadd_pd(hi, hi, s1);
+    }
+    s0 = _mm256_add_pd(s0, s1);
+    __m128d h = _mm_add_pd(_mm256_castpd256_pd128(s0), _mm256_extractf128_pd(s0, 1));
+    return _mm_cvtsd_f64(_mm_add_sd(h, _mm_unpackhi_pd(h, h)));
+}
+
+/* x r, computed in f64, rounded once */
+static inline vf vf_mul_f64(vf x, double r)
+{
+    __m256d rr = _mm256_set1_pd(r);
+    __m128 lo = _mm256_cvtpd_ps(_mm256_mul_pd(_mm256_cvtps_pd(_mm256_castps256_ps128(x)), rr));
+    __m128 hi = _mm256_cvtpd_ps(_mm256_mul_pd(_mm256_cvtps_pd(_mm256_extractf128_ps(x, 1)), rr));
+    return _mm256_insertf128_ps(_mm256_castps128_ps256(lo), hi, 1);
+}
+
+#    include "kernel/vector_tile.inc"
+
+DEFINE_TILE(tile_columns_1, TOKENS_1, X_COLUMNS, TILE_T *W)
+DEFINE_TILE(tile_columns_2, TOKENS_2, X_COLUMNS, TILE_T *W)
+DEFINE_TILE(tile_columns_3, TOKENS_3, X_COLUMNS, TILE_T *W)
+DEFINE_TILE(tile_columns_4, TOKENS_4, X_COLUMNS, TILE_T *W)
+DEFINE_TILE(tile_number_1, TOKENS_1, X_NUMBER, 1)
+DEFINE_TILE(tile_number_2, TOKENS_2, X_NUMBER, 1)
+DEFINE_TILE(tile_number_3, TOKENS_3, X_NUMBER, 1)
+DEFINE_TILE(tile_number_4, TOKENS_4, X_NUMBER, 1)
+
+/* By the number of tokens. */
+static tile_fn *const tile_columns[TILE_T + 1] = {NULL, tile_columns_1, tile_columns_2, tile_columns_3, tile_columns_4};
+static tile_fn *const tile_number[TILE_T + 1] = {NULL, tile_number_1, tile_number_2, tile_number_3, tile_number_4};
+
+#    include "kernel/vector_math.inc"
+
+#    include "kernel/vector_linear.inc"
+
+#    include "kernel/vector_attn.inc"
+
+#    include "kernel/vector_entries.inc"
+
 void bt_kernels_add_avx2(bt_kernels *k)
 {
-    (void)k;
+    add_entries(k);
 }
+
 #else
 typedef int bt_x86_avx2_is_empty;
 #endif

@@ -1,13 +1,251 @@
 /*
- * Kernels for the level avx512.
+ * Level avx512 (F, BW, DQ, VL, on top of AVX2, FMA and F16C): the vector operations, 16 lanes wide. The kernels
+ * themselves are in the vector_*.inc files, written once for every width.
+ *
+ * Register plan of a tile: 4 weight rows x 6 tokens = 24 accumulators, 4 weight vectors, 1 activation vector of 32.
  */
 #include "kernel/kernels.h"
 
 #if defined(__x86_64__)
+
+#    include "kernel/route.h"
+
+#    include <assert.h>
+#    include <immintrin.h>
+#    include <math.h>
+#    include <string.h>
+
+#    define W       16u /* lanes of a vector */
+#    define TILE_R  4u  /* weight rows of a tile */
+#    define TILE_T  6u  /* tokens of a tile */
+#    define PANEL_G 3u  /* groups of TILE_R rows widened together; with one tile of tokens they share the L1 */
+#    define K_BLOCK 512u
+#    define BLOCK_R 120u /* weight rows and tokens whose accumulators lie in the L2 between blocks of columns */
+#    define BLOCK_T 66u
+#    define LEVEL   BT_CPU_AVX512
+
+#    define ROWS(F)       F(0) F(1) F(2) F(3)
+#    define ROWS_OF(F, t) F(0, t) F(1, t) F(2, t) F(3, t)
+#    define TOKENS_1(F)   F(0)
+#    define TOKENS_2(F)   F(0) F(1)
+#    define TOKENS_3(F)   F(0) F(1) F(2)
+#    define TOKENS_4(F)   F(0) F(1) F(2) F(3)
+#    define TOKENS_5(F)   F(0) F(1) F(2) F(3) F(4)
+#    define TOKENS_6(F)   F(0) F(1) F(2) F(3) F(4) F(5)
+
+typedef __m512 vf;
+
+static inline __mmask16 first_lanes(size_t n)
+{
+    return (__mmask16)((1u << n) - 1u);
+} /* n <= 16 */
+
+static inline vf vf_set1(float a)
+{
+    return _mm512_set1_ps(a);
+}
+static inline vf vf_load(const void *p)
+{
+    return _mm512_loadu_ps(p);
+}
+static inline vf vf_load_n(const void *p, size_t n)
+{
+    return _mm512_maskz_loadu_ps(first_lanes(n), p);
+}
+static inline void vf_store(void *p, vf a)
+{
+    _mm512_storeu_ps(p, a);
+}
+static inline void vf_store_n(void *p, vf a, size_t n)
+{
+    _mm512_mask_storeu_ps(p, first_lanes(n), a);
+}
+static inline vf vf_add(vf a, vf b)
+{
+    return _mm512_add_ps(a, b);
+}
+static inline vf vf_sub(vf a, vf b)
+{
+    return _mm512_sub_ps(a, b);
+}
+static inline vf vf_mul(vf a, vf b)
+{
+    return _mm512_mul_ps(a, b);
+}
+static inline vf vf_div(vf a, vf b)
+{
+    return _mm512_div_ps(a, b);
+}
+static inline vf vf_fma(vf a, vf b, vf c)
+{
+    return _mm512_fmadd_ps(a, b, c);
+} /* a b + c */
+static inline vf vf_fnma(vf a, vf b, vf c)
+{
+    return _mm512_fnmadd_ps(a, b, c);
+} /* c - a b */
+static inline vf vf_max(vf a, vf b)
+{
+    return _mm512_max_ps(a, b);
+} /* b where either is NaN */
+static inline vf vf_min(vf a, vf b)
+{
+    return _mm512_min_ps(a, b);
+} /* b where either is NaN */
+static inline vf vf_round(vf a)
+{
+    return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+static inline vf vf_minus_abs(vf a)
+{
+    return _mm512_or_ps(a, _mm512_set1_ps(-0.0f));
+}
+
+/* The lanes of a where x has its sign set, else those of b. */
+static inline vf vf_if_negative(vf x, vf a, vf b)
+{
+    return _mm512_mask_blend_ps(_mm512_movepi32_mask(_mm512_castps_si512(x)), b, a);
+}
+
+/* y 2^n for whole n, rounded once, with overflow to infinity and gradual underflow */
+static inline vf vf_scale2(vf y, vf n)
+{
+    return _mm512_scalef_ps(y, n);
+}
+
+/* The one order in which 16 lanes become a number: i + (i + 8), then 4, 2, 1 apart. Here for four vectors at once. */
+static inline __m128 fold_to_4(vf a)
+{
+    __m256 h = _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
+    return _mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
+}
+
+/* ---- weights and caches of two bytes and one ---- */
+
+static inline vf vf_load_f16(const void *p)
+{
+    return _mm512_cvtph_ps(_mm256_loadu_si256(p));
+}
+static inline vf vf_load_f16_n(const void *p, size_t n)
+{
+    return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(first_lanes(n), p));
+}
+
+static inline vf widen_bf16_vector(__m256i h)
+{
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
+}
+static inline vf vf_load_bf16(const void *p)
+{
+    return widen_bf16_vector(_mm256_loadu_si256(p));
+}
+static inline vf vf_load_bf16_n(const void *p, size_t n)
+{
+    return widen_bf16_vector(_mm256_maskz_loadu_epi16(first_lanes(n), p));
+}
+
+/*
+ * FP8 E4M3 through f16, whose conversion takes denormals without a stall: the code's seven magnitude bits, moved up
+ * three places, are the f16 of code / 256. A magnitude of 0x7f is NaN: adding 0x80 carries into bit 14 for it alone.
+ */
+static inline __m512i f16_of_f8(__m256i codes)
+{
+    __m512i c = _mm512_slli_epi16(_mm512_cvtepu8_epi16(codes), 8);
+    __m512i h = _mm512_and_si512(_mm512_srai_epi16(c, 1), _mm512_set1_epi16((short)0xbfff));
+    __m512i carry = _mm512_add_epi16(h, _mm512_set1_epi16(0x80));
+    return _mm512_ternarylogic_epi32(h, carry, _mm512_set1_epi16(0x4000), 0xf8); /* h | (carry & 0x4000) */
+}
+
+/* 2 W codes, each divided by 256 */
+static inline void vf_load_f8_pair(const void *p, vf *lo, vf *hi)
+{
+    __m512i h = f16_of_f8(_mm256_loadu_si256(p));
+    *lo = _mm512_cvtph_ps(_mm512_castsi512_si256(h));
+    *hi = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(h, 1));
+}
+
+static inline vf vf_load_f8_n(const void *p, size_t n) /* n <= W codes, each divided by 256 */
+{
+    __m128i c = _mm_maskz_loadu_epi8(first_lanes(n), p);
+    return _mm512_cvtph_ps(_mm512_castsi512_si256(f16_of_f8(_mm256_castsi128_si256(c))));
+}
+
+static inline void vf_store_f16_n(void *p, vf a, size_t n)
+{
+    _mm256_mask_storeu_epi16(p, first_lanes(n), _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+
+/* Nearest even by adding just under half of the last place; NaN keeps its top bits and becomes quiet. */
+static inline void vf_store_bf16_n(void *p, vf a, size_t n)
+{
+    __m512i b = _mm512_castps_si512(a), top = _mm512_srli_epi32(b, 16);
+    __m512i odd = _mm512_and_si512(top, _mm512_set1_epi32(1));
+    __m512i r = _mm512_srli_epi32(_mm512_add_epi32(b, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff))), 16);
+    __mmask16 is_nan = _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q);
+    r = _mm512_mask_or_epi32(r, is_nan, top, _mm512_set1_epi32(0x40));
+    _mm256_mask_storeu_epi16(p, first_lanes(n), _mm512_cvtepi32_epi16(r));
+}
+
+/* ---- f64 ---- */
+
+static double sum_squares(const float *x, size_t n)
+{
+    __m512d s0 = _mm512_setzero_pd(), s1 = s0;
+    for (size_t i = 0; i < n; i += W) {
+        vf v = n - i < W ? vf_load_n(x + i, n - i) : vf_load(x + i);
+        __m512d lo = _mm512_cvtps_pd(_mm512_castps512_ps256(v)), hi = _mm512_cvtps_pd(_mm512_extractf32x8_ps(v, 1));
+        s0 = _mm512_fmadd_pd(lo, lo, s0);
+        s1 = _mm512_fmadd_pd(hi, hi, s1);
+    }
+    s0 = _mm512_add_pd(s0, s1);
+    __m256d q = _mm256_add_pd(_mm512_castpd512_pd256(s0), _mm512_extractf64x4_pd(s0, 1));
+    __m128d h = _mm_add_pd(_mm256_castpd256_pd128(q), _mm256_extractf128_pd(q, 1));
+    return _mm_cvtsd_f64(_mm_add_sd(h, _mm_unpackhi_pd(h, h)));
+}
+
+/* x r, computed in f64, rounded once */
+static inline vf vf_mul_f64(vf x, double r)
+{
+    __m512d rr = _mm512_set1_pd(r);
+    __m256 lo = _mm512_cvtpd_ps(_mm512_mul_pd(_mm512_cvtps_pd(_mm512_castps512_ps256(x)), rr));
+    __m256 hi = _mm512_cvtpd_ps(_mm512_mul_pd(_mm512_cvtps_pd(_mm512_extractf32x8_ps(x, 1)), rr));
+    return _mm512_insertf32x8(_mm512_castps256_ps512(lo), hi, 1);
+}
+
+#    include "kernel/vector_tile.inc"
+
+DEFINE_TILE(tile_columns_1, TOKENS_1, X_COLUMNS, TILE_T *W)
+DEFINE_TILE(tile_columns_2, TOKENS_2, X_COLUMNS, TILE_T *W)
+DEFINE_TILE(tile_columns_3, TOKENS_3, X_COLUMNS, TILE_T *W)
+DEFINE_TILE(tile_columns_4, TOKENS_4, X_COLUMNS, TILE_T *W)
+DEFINE_TILE(tile_columns_5, TOKENS_5, X_COLUMNS, TILE_T *W)
+DEFINE_TILE(tile_columns_6, TOKENS_6, X_COLUMNS, TILE_T *W)
+DEFINE_TILE(tile_number_1, TOKENS_1, X_NUMBER, 1)
+DEFINE_TILE(tile_number_2, TOKENS_2, X_NUMBER, 1)
+DEFINE_TILE(tile_number_3, TOKENS_3, X_NUMBER, 1)
+DEFINE_TILE(tile_number_4, TOKENS_4, X_NUMBER, 1)
+DEFINE_TILE(tile_number_5, TOKENS_5, X_NUMBER, 1)
+DEFINE_TILE(tile_number_6, TOKENS_6, X_NUMBER, 1)
+
+/* By the number of tokens. */
+static tile_fn *const tile_columns[TILE_T + 1] = {NULL,           tile_columns_1, tile_columns_2, tile_columns_3,
+                                                  tile_columns_4, tile_columns_5, tile_columns_6};
+static tile_fn *const tile_number[TILE_T + 1] = {NULL,          tile_number_1, tile_number_2, tile_number_3,
+                                                 tile_number_4, tile_number_5, tile_number_6};
+
+#    include "kernel/vector_math.inc"
+
+#    include "kernel/vector_linear.inc"
+
+#    include "kernel/vector_attn.inc"
+
+#    include "kernel/vector_entries.inc"
+
 void bt_kernels_add_avx512(bt_kernels *k)
 {
-    (void)k;
+    add_entries(k);
 }
+
 #else
 typedef int bt_x86_avx512_is_empty;
 #endif
