@@ -4,18 +4,18 @@
 usage: dump_reference.py MODEL OUT.safetensors [--ids 1,2,3]... [--text TEXT]... [--random N [--seed S]]...
                          [--dtype float64|float32|bfloat16] [--last M] [--trust-remote-code]
 
-MODEL is a folder (or a name in the local Hugging Face cache; nothing is downloaded). It is run by transformers on PyTorch, both
-of the user's own install:
+MODEL is a folder, or a name in the local Hugging Face cache; nothing is downloaded. transformers on PyTorch runs it, both of the
+user's own install:
 
     python3 -m venv reference && reference/bin/pip install torch transformers
     reference/bin/python tools/dump_reference.py MODEL expected.safetensors --text "The capital of France is" --random 40
     baltoro verify MODEL expected.safetensors
 
 Every prompt becomes two tensors, `ids.N` (I64 [n]) and `logits.N` (F32 [n, vocab], or the last M rows of it); N is the number
-of ids, or the next free number where two prompts are equally long. Each prompt runs alone, without a cache, in eager
-attention, on the CPU. --dtype is the type that the vendor's code computes in. float64 is the default because it is a truth to
-measure against; bfloat16 shows what the vendor's own rounding costs. Memory: eight bytes per parameter in float64. Code
-inside the checkpoint runs only with --trust-remote-code.
+of ids, or the next free number where two prompts are equally long. Each prompt runs alone, without a cache, with eager
+attention, on the CPU. --dtype is the type that weights and activations get (the vendor's code may go through float32 in norms
+and rope all the same). float64 is the default because it is a truth to measure against, and takes eight bytes a parameter;
+bfloat16 shows what the vendor's own rounding costs. Code inside the checkpoint runs only with --trust-remote-code.
 """
 import argparse
 import json
@@ -42,8 +42,6 @@ def parse(argv):
         p.error("--random and --last take numbers from 1")
     if os.path.exists(o.out):
         p.error(f"{o.out} exists already")
-    if os.path.isdir(o.model) is False and os.sep in o.model and o.model.count(os.sep) != 1:
-        p.error(f"{o.model} is not a folder")
     return o
 
 
@@ -84,23 +82,32 @@ def write_safetensors(path, tensors):
     os.rename(path + ".partial", path)
 
 
-def main(argv):
-    o = parse(argv)
+def load(o):
+    """(model, function that gives the tokenizer)"""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     try:
-        import numpy as np
         import torch
-        from transformers import AutoModelForCausalLM, AutoTokenizer
+        import transformers
     except ImportError as e:
         sys.exit(f"dump_reference: {e.name} is not installed for this Python: pip install torch transformers")
+    transformers.utils.logging.disable_progress_bar()
+    code = {"trust_remote_code": o.trust_remote_code}
 
-    torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_pretrained(o.model, dtype=getattr(torch, o.dtype), attn_implementation="eager",
-                                                 trust_remote_code=o.trust_remote_code).eval()
+    def from_checkpoint(kind, **options):
+        try:
+            return kind.from_pretrained(o.model, **options, **code)
+        except (OSError, ValueError, ImportError) as e:
+            sys.exit(f"dump_reference: {kind.__name__} cannot open {o.model}: {str(e).strip().splitlines()[0]}")
 
-    def tokenizer():
-        return AutoTokenizer.from_pretrained(o.model, trust_remote_code=o.trust_remote_code)
+    model = from_checkpoint(transformers.AutoModelForCausalLM, dtype=getattr(torch, o.dtype), attn_implementation="eager")
+    return model.eval(), lambda: from_checkpoint(transformers.AutoTokenizer)
 
+
+def main(argv):
+    o = parse(argv)
+    model, tokenizer = load(o)
+    import numpy as np
+    import torch
     n_vocab = model.get_input_embeddings().weight.shape[0]
     tensors = {}
     for ids in prompts(o, n_vocab, tokenizer):

@@ -189,6 +189,8 @@ def read_config(g):
         raise Refused("the file scales its rope frequencies, which this tool cannot carry over")
     if m.get("llama.expert_count", 0):
         raise Refused(f"llama.expert_count is {m['llama.expert_count']}; only dense models can be converted")
+    if number(m, "llama.block_count") > len(g.table):
+        raise Refused(f"llama.block_count is {m['llama.block_count']}, more than there are tensors ({len(g.table)})")
     heads, hidden = number(m, "llama.attention.head_count"), number(m, "llama.embedding_length")
     head_dim = number(m, "llama.attention.key_length", default=hidden // heads if hidden % heads == 0 else None)
     for key, want in (("llama.rope.dimension_count", head_dim), ("llama.attention.value_length", head_dim)):
@@ -200,7 +202,7 @@ def read_config(g):
     config = {
         "architectures": ["LlamaForCausalLM"], "model_type": "llama",
         "vocab_size": g.table["token_embd.weight"][1][0], "hidden_size": hidden,
-        "intermediate_size": number(m, "llama.feed_forward_length"), "num_hidden_layers": number(m, "llama.block_count"),
+        "intermediate_size": number(m, "llama.feed_forward_length"), "num_hidden_layers": m["llama.block_count"],
         "num_attention_heads": heads, "num_key_value_heads": number(m, "llama.attention.head_count_kv", default=heads),
         "head_dim": head_dim, "hidden_act": "silu", "attention_bias": False, "mlp_bias": False,
         "max_position_embeddings": number(m, "llama.context_length"),
