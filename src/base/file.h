@@ -15,17 +15,18 @@ typedef struct bt_mapping {
 bt_status bt_map_file(const char *path, bt_mapping *out, bt_error *e);
 void bt_unmap_file(bt_mapping *m);
 
-/* Reads a whole file of at most size_max bytes; *data is NUL-terminated after *size bytes; bt_free by the caller. */
+/* Reads a whole file, pipe or device of at most size_max bytes; *data is NUL-terminated after *size bytes; bt_free by
+ * the caller. */
 bt_status bt_read_file(const char *path, size_t size_max, char **data, size_t *size, bt_error *e);
 
-/* What stands in for a file that was not downloaded: a Git LFS pointer, a web page, a JSON answer of a server. A sentence
- * ("is a Git LFS pointer, ..."), or NULL if the bytes are none of these. */
+/* What was saved in place of a file that was not downloaded: a Git LFS pointer or a web page. The rest of a sentence
+ * ("is a Git LFS pointer, ..."), or NULL if the bytes are neither. */
 const char *bt_placeholder_text(const void *data, size_t size);
 
 bool bt_path_exists(const char *path);
 bool bt_path_is_folder(const char *path);
 char *bt_path_join(const char *folder, const char *name); /* bt_free by the caller; NULL: no memory */
-char *bt_path_folder(const char *path);                   /* the part before the last '/', else "."; bt_free by the caller */
+char *bt_path_folder(const char *path);                   /* before the last '/', else "."; bt_free by the caller */
 
 /* An output under a temporary name beside `path`, renamed by commit, removed by abandon. Every write is checked. */
 typedef struct bt_output bt_output;

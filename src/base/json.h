@@ -8,8 +8,8 @@
 #ifndef BASE_JSON_H
 #define BASE_JSON_H
 
-#include "base/arena.h"
 #include "baltoro.h"
+#include "base/arena.h"
 
 #define BT_JSON_DEPTH_MAX 64
 
@@ -50,7 +50,8 @@ void bt_json_done(bt_json *j);
 bt_json_kind bt_json_next(bt_json *j);
 bool bt_json_skip(bt_json *j, bt_json_kind opened); /* skips the rest of a value whose first event was `opened` */
 bool bt_json_text_is(const bt_json *j, const char *s);
-bt_status bt_json_fail(bt_json *j, const char *format, ...) __attribute__((format(printf, 2, 3))); /* adds line:column */
+/* Stops the scan with a fault of the reader's own, told with line and column. Returns BT_ERR_FORMAT. */
+bt_status bt_json_fail(bt_json *j, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Number text to value; false if it is not exactly that (1.5, 1e30, -1 are no u64; "1e2" is no integer). */
 bool bt_json_u64(const char *text, size_t size, uint64_t *v);

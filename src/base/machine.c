@@ -220,7 +220,7 @@ static bool own_path(const char *text, const char *controller, char *path, size_
     return false;
 }
 
-/* One line of mountinfo: "36 35 98:0 /root /mount/point rw ... - cgroup cgroup rw,memory". */
+/* One line of mountinfo: "36 35 98:0 /ROOT /MOUNT rw ... - cgroup cgroup rw,memory". */
 static bool parse_mount(const char *line, size_t n, const char *controller, char *root, char *mount)
 {
     char copy[PATH_BYTES_MAX], type[16], options[512];

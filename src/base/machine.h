@@ -22,7 +22,14 @@ typedef struct bt_machine {
 void bt_machine_read(const char *root, bt_machine *m); /* root "" = the real one; never fails, unknown = 0 */
 
 /* CPU levels, lowest first. Order is meaning: a level includes all before it. */
-typedef enum bt_cpu_level { BT_CPU_SCALAR, BT_CPU_AVX2, BT_CPU_AVX512, BT_CPU_AVX512VNNI, BT_CPU_AMX, BT_CPU_N } bt_cpu_level;
+typedef enum bt_cpu_level {
+    BT_CPU_SCALAR,
+    BT_CPU_AVX2,
+    BT_CPU_AVX512,
+    BT_CPU_AVX512VNNI,
+    BT_CPU_AMX,
+    BT_CPU_N
+} bt_cpu_level;
 bt_cpu_level bt_cpu_detect(void); /* CPUID and XGETBV, and the kernel's permission for tiles */
 const char *bt_cpu_level_name(bt_cpu_level l);
 bool bt_cpu_level_parse(const char *name, bt_cpu_level *l);

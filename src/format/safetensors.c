@@ -231,10 +231,10 @@ static const char *what_is_missing(const char *path)
     struct stat info;
     if (stat(path, &info) == 0) return S_ISREG(info.st_mode) ? NULL : " (not a file)";
     if (lstat(path, &info) == 0) return " (a link that leads nowhere)";
-    char *partial = bt_malloc(strlen(path) + sizeof ".incomplete", 1);
+    size_t bytes = strlen(path) + sizeof ".incomplete";
+    char *partial = bt_malloc(bytes, 1);
     if (partial == NULL) return "";
-    strcpy(partial, path);
-    strcat(partial, ".incomplete");
+    (void)snprintf(partial, bytes, "%s.incomplete", path);
     bool begun = bt_path_exists(partial);
     bt_free(partial);
     return begun ? " (only an .incomplete download)" : "";
