@@ -138,8 +138,8 @@ static void refuse(k2_reader *r, bool bad, const char *key, const char *why)
     if (r->st == BT_OK && bad) r->st = bt_fail(r->e, BT_ERR_UNSUPPORTED, "%s: %s %s", r->s->file, key, why);
 }
 
-/* mlp_only_layers: a list of layer numbers; numbers past the last layer name nothing. num_dense_layers is xLLM's alias
- * for a leading run. */
+/* mlp_only_layers decides; numbers past the last layer name nothing. Where it is absent, num_dense_layers (xLLM's alias for
+ * the length of a leading run) stands in. */
 static void read_dense_layers(k2_reader *r)
 {
     k2_shape *s = r->s;
@@ -147,29 +147,18 @@ static void read_dense_layers(k2_reader *r)
     s->is_dense = bt_calloc(s->n_layers, sizeof *s->is_dense);
     int32_t *list = bt_calloc(K2_LAYERS_MAX, sizeof *list);
     size_t n = 0;
-    if (s->is_dense == NULL || list == NULL)
+    if (s->is_dense == NULL || list == NULL) {
         r->st = bt_fail(r->e, BT_ERR_MEMORY, "no memory for %zu layers", s->n_layers);
+    }
     if (r->st == BT_OK) r->st = bt_get_ids(r->top, "mlp_only_layers", list, K2_LAYERS_MAX, &n, r->e);
-    if (r->st == BT_OK) {
-        for (size_t i = 0; i < n; i++) {
-            if ((size_t)list[i] < s->n_layers) s->is_dense[list[i]] = true;
-        }
+    for (size_t i = 0; r->st == BT_OK && i < n; i++) {
+        if ((size_t)list[i] < s->n_layers) s->is_dense[list[i]] = true;
     }
     bt_free(list);
-    uint64_t leading = 0;
-    bool has_leading = false;
-    if (r->st == BT_OK) r->st = bt_get_u64(r->top, "num_dense_layers", 0, K2_LAYERS_MAX, &leading, &has_leading, r->e);
-    if (r->st != BT_OK || !has_leading) return;
     const bt_json_node *given = bt_json_get(r->top.object, "mlp_only_layers");
-    for (size_t i = 0; i < s->n_layers; i++) {
-        bool dense = i < leading;
-        if (given != NULL && given->kind != BT_JSON_NULL && dense != s->is_dense[i]) {
-            r->st = bt_fail(r->e, BT_ERR_FORMAT, "%s: num_dense_layers and mlp_only_layers differ at layer %zu",
-                            s->file, i);
-            return;
-        }
-        s->is_dense[i] = dense;
-    }
+    if (r->st != BT_OK || (given != NULL && given->kind != BT_JSON_NULL)) return;
+    size_t leading = count_or(r, "num_dense_layers", 0, 0, K2_LAYERS_MAX);
+    for (size_t i = 0; i < leading && i < s->n_layers; i++) s->is_dense[i] = true;
 }
 
 static void read_experts(k2_reader *r)

@@ -10,7 +10,7 @@
 
 #define TOLERANCE 1e-3
 
-static void compare(const char *model, const char *file, size_t n, const bt_engine_options *o, double tolerance)
+static void compare(const char *model, const char *file, size_t n, const bt_engine_options *o)
 {
     bt_model *m = unit_open_model(model);
     unit_expected x = unit_read_expected(model, file, n);
@@ -18,15 +18,14 @@ static void compare(const char *model, const char *file, size_t n, const bt_engi
     size_t other_tops = 0;
     double d = unit_difference(&x, got, &other_tops);
     const char *level = o->cpu_level == NULL ? "best" : o->cpu_level;
-    if (!(d <= tolerance)) fail_msg("%s %s.%zu at %s: difference %g", model, file, n, level, d);
-    if (tolerance == TOLERANCE && other_tops != 0)
-        fail_msg("%s %s.%zu at %s: %zu other top tokens", model, file, n, level, other_tops);
+    if (!(d <= TOLERANCE)) fail_msg("%s %s.%zu at %s: difference %g", model, file, n, level, d);
+    if (other_tops != 0) fail_msg("%s %s.%zu at %s: %zu other top tokens", model, file, n, level, other_tops);
     free(got);
     unit_free_expected(&x);
     bt_model_close(m);
 }
 
-static void compare_all(const bt_engine_options *o, double tolerance)
+static void compare_all(const bt_engine_options *o)
 {
     static const size_t lengths[] = {1, 5, 40};
     size_t n_models = 0;
@@ -36,9 +35,9 @@ static void compare_all(const bt_engine_options *o, double tolerance)
         char path[1024];
         (void)snprintf(path, sizeof path, UNIT_MODELS "%s/expected.safetensors", entry->d_name);
         if (access(path, R_OK) != 0) continue;
-        for (size_t i = 0; i < 3; i++) compare(entry->d_name, "expected", lengths[i], o, tolerance);
+        for (size_t i = 0; i < 3; i++) compare(entry->d_name, "expected", lengths[i], o);
         (void)snprintf(path, sizeof path, UNIT_MODELS "%s/expected-long.safetensors", entry->d_name);
-        if (access(path, R_OK) == 0) compare(entry->d_name, "expected-long", 700, o, tolerance);
+        if (access(path, R_OK) == 0) compare(entry->d_name, "expected-long", 700, o);
         n_models++;
     }
     closedir(d);
@@ -48,13 +47,13 @@ static void compare_all(const bt_engine_options *o, double tolerance)
 static void test_scalar(void **state)
 {
     (void)state;
-    compare_all(&(bt_engine_options){.cpu_level = "scalar"}, TOLERANCE);
+    compare_all(&(bt_engine_options){.cpu_level = "scalar"});
 }
 
 static void at_level(bt_cpu_level level)
 {
     if (level > bt_cpu_detect()) skip();
-    compare_all(&(bt_engine_options){.cpu_level = bt_cpu_level_name(level), .n_threads = 2}, TOLERANCE);
+    compare_all(&(bt_engine_options){.cpu_level = bt_cpu_level_name(level), .n_threads = 2});
 }
 
 static void test_avx2(void **state)
@@ -69,20 +68,54 @@ static void test_avx512(void **state)
     at_level(BT_CPU_AVX512);
 }
 
-/* Keys and values rounded to bf16: 2^-9 relative each. The bound is what these random models need, times two; the
- * f32 run's 1e-3 would fail, which shows that the option does something. */
+/* Mean Kullback-Leibler divergence of our rows from the expected ones, in nats. */
+static double mean_kl(const unit_expected *x, const float *got)
+{
+    double total = 0;
+    const float *mine = got + (x->n - x->n_rows) * x->n_vocab;
+    for (size_t i = 0; i < x->n_rows; i++) {
+        const float *a = x->logits + i * x->n_vocab, *b = mine + i * x->n_vocab;
+        double sum_a = 0, sum_b = 0;
+        for (size_t j = 0; j < x->n_vocab; j++) {
+            sum_a += exp((double)a[j]);
+            sum_b += exp((double)b[j]);
+        }
+        for (size_t j = 0; j < x->n_vocab; j++) {
+            total += exp((double)a[j]) / sum_a * ((double)a[j] - log(sum_a) - (double)b[j] + log(sum_b));
+        }
+    }
+    return total / (double)x->n_rows;
+}
+
+/* Keys and values rounded to bf16 (2^-9 relative each) have a bound of their own. Dense models stay within 5e-3 nats;
+ * the random routers of k2-moe and k2-mova lie so close that rounding picks other experts, so theirs is 0.25. That bf16
+ * attention is right to rounding is the op test's business; that f32 would not show these figures is checked here. */
 static void test_kv_bf16(void **state)
 {
     (void)state;
-    compare_all(&(bt_engine_options){.kv_dtype = "bf16", .n_threads = 2}, 0.25);
-    bt_model *m = unit_open_model("k2-dense");
-    unit_expected x = unit_read_expected("k2-dense", "expected", 40);
-    float *got = unit_logits(m, (bt_engine_options){.kv_dtype = "bf16"}, x.ids, 40, 0);
-    size_t other_tops = 0;
-    assert_true(unit_difference(&x, got, &other_tops) > TOLERANCE);
-    free(got);
-    unit_free_expected(&x);
-    bt_model_close(m);
+    static const struct {
+        const char *model, *file;
+        size_t n;
+        double bound;
+    } cases[] = {
+        {"k2-dense", "expected", 40, 5e-3},      {"k2-dense", "expected-long", 700, 5e-3},
+        {"k2-yarn", "expected-long", 700, 5e-3}, {"k2-normgate", "expected", 40, 5e-3},
+        {"k2-f32", "expected", 40, 5e-3},        {"k2-fp8", "expected", 40, 5e-3},
+        {"k2-softmax", "expected", 40, 5e-3},    {"k2-mova-fp8", "expected", 40, 5e-3},
+        {"own-llama", "expected", 40, 5e-3},     {"k2-moe", "expected", 40, 0.25},
+        {"k2-mova", "expected-long", 700, 0.25},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        bt_model *m = unit_open_model(cases[i].model);
+        unit_expected x = unit_read_expected(cases[i].model, cases[i].file, cases[i].n);
+        float *got = unit_logits(m, (bt_engine_options){.kv_dtype = "bf16", .n_threads = 2}, x.ids, x.n, 0);
+        double kl = mean_kl(&x, got);
+        if (!(kl <= cases[i].bound)) fail_msg("%s %s: KL %g", cases[i].model, cases[i].file, kl);
+        if (!(kl > 1e-9)) fail_msg("%s %s: KL %g is f32's: bf16 was not used", cases[i].model, cases[i].file, kl);
+        free(got);
+        unit_free_expected(&x);
+        bt_model_close(m);
+    }
 }
 
 /* Each planted fault, and the fixture whose golden it must turn red. */
