@@ -10,6 +10,7 @@
 #   kernels   BUILD/check-kernels --quick
 #   run       tests/run/*.{py,sh}: the program from outside. They find it in $BALTORO, the one in which faults can be
 #             planted in $BALTORO_TEST, and close with a line `N passed, N failed[, N skipped]`.
+#   tools     tests/tools/*.py: what lies in tools/, closing with the same line; not under sanitizers
 # SANITIZER (asan, ubsan, tsan) says what BUILD was built with. A test's file may hold a line `run_tests: WORD...`:
 #   release   not under sanitizers: it does not run the program, or builds its own
 #   threads   under tsan too; of the run suite only such tests are
@@ -19,7 +20,7 @@ set -u
 
 build=${1:?usage: tools/run_tests.sh BUILD [NAME]}
 filter=${2-}
-SUITES=${SUITES:-unit fuzz kernels run}
+SUITES=${SUITES:-tools run kernels fuzz unit}
 SANITIZER=${SANITIZER:-}
 JOBS=${JOBS:-$(nproc)}
 LIMIT=${LIMIT:-300}
@@ -138,6 +139,12 @@ for suite in $SUITES; do
             *.py) start run "$(basename "$source" .py)" "$source" "$PYTHON" "$source" ;;
             *.sh) start run "$(basename "$source" .sh)" "$source" bash "$source" ;;
             esac
+        done
+        ;;
+    tools)
+        for source in tests/tools/*.py; do
+            [ -f "$source" ] && [ -z "$SANITIZER" ] || continue
+            start tools "$(basename "$source" .py)" "$source" "$PYTHON" "$source"
         done
         ;;
     *)
