@@ -70,8 +70,8 @@ run_one() {
     *) read -r pass fail skip < <(count_run <"$log") || why=', no closing line' ;;
     esac
     pass=$((10#${pass:-0})) fail=$((10#${fail:-0})) skip=$((10#${skip:-0}))
-    [ $rc -ne 124 ] && [ $rc -ne 137 ] || why=", stopped after $LIMIT s"
-    [ $rc -le 128 ] || [ $rc -eq 137 ] || why=", crashed (signal $((rc - 128)))"
+    [ $rc -le 128 ] || why=", ended by signal $((rc - 128))"
+    [ $rc -ne 124 ] || why=", stopped after $LIMIT s"
     if [ $rc -ne 0 ] && [ $fail -eq 0 ]; then
         fail=1 why=${why:-", exit status $rc"}
     elif [ $((pass + fail + skip)) -eq 0 ]; then
