@@ -9,6 +9,7 @@
  *   exec_linear.c     linear
  *   exec_attention.c  attention
  *   exec_moe.c        mixtures of experts
+ *   plant.c           a fault on purpose, in the test build only
  */
 #ifndef BACKEND_CPU_CPU_H
 #define BACKEND_CPU_CPU_H
@@ -20,8 +21,9 @@
 #include "base/pool.h"
 #include "kernel/kernels.h"
 
-/* Most output rows of an expert's matrix in one item: bounds the work areas of a thread. */
-#define BT_CPU_MOE_CHUNK 64u
+/* Most output rows of an expert's matrix in one item: bounds the work areas of a thread. A multiple of 8 and 12, the
+ * rows that kernels take together. */
+#define BT_CPU_MOE_CHUNK 72u
 /* An attention op is cut along the keys only if it has fewer items than this many per thread ... */
 #define BT_CPU_SPLIT_BELOW 4u
 /* ... and if the partial results fit into this. */
@@ -103,6 +105,14 @@ extern const bt_backend_vtable bt_cpu_backend;
 
 bt_cpu_layout bt_cpu_layout_of(const bt_backend_options *o, const bt_tape *t);
 bt_status bt_cpu_run_step(bt_plan *p, const bt_step *s, bt_run_part part, bt_error *e);
+
+/* y [n_cols] = row `row` of a matrix as f32: code times block scale. */
+void bt_cpu_widen_row(const bt_kernels *k, float *y, const bt_view *w, uint64_t row);
+
+#ifdef BT_TEST_BUILD
+/* A fault on purpose (plant.c): from now on a product with one token sums in another order than one with several. */
+void bt_cpu_plant_reduction_order(bt_plan *p);
+#endif
 
 /* Each executes what is left of an op; called by every thread. op_i names the counter. */
 void bt_cpu_exec_embed(const bt_cpu_run *r, uint32_t op_i, size_t thread_i);

@@ -6,8 +6,9 @@
 #include "backend/cpu/cpu.h"
 
 #define DECODE_BYTES ((uint64_t)192 << 10) /* of weights in one item */
-#define ROWS_STEP    8u                    /* output rows that kernels like to take together */
-#define PREFILL_ROWS 64u
+#define ROWS_STEP    8u                    /* rows that kernels take together: 8 for one token, */
+#define PREFILL_STEP 12u                   /* 12 for several */
+#define PREFILL_ROWS 120u
 #define PREFILL_FROM 8u /* token rows from which arithmetic outweighs the reading of weights */
 
 static uint64_t output_rows_per_item(const bt_cpu_run *r, const bt_view *w, uint64_t n_x)
@@ -16,7 +17,7 @@ static uint64_t output_rows_per_item(const bt_cpu_run *r, const bt_view *w, uint
     if (n_threads == 1) return w->n_rows;
     if (n_x >= PREFILL_FROM) {
         uint64_t rows = PREFILL_ROWS;
-        while (rows > 2 * ROWS_STEP && w->n_rows / rows < 4 * n_threads) rows /= 2;
+        while (rows > 2 * PREFILL_STEP && w->n_rows / rows < 4 * n_threads) rows -= 2 * PREFILL_STEP;
         return rows;
     }
     uint64_t row_bytes = (uint64_t)w->n_cols * bt_dtype_bits((bt_dtype)w->dtype) / 8 + 1;

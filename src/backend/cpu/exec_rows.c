@@ -25,8 +25,7 @@ static float scale_at(const bt_view *w, uint64_t i)
     return w->scale_dtype == BT_BF16 ? bt_bf16_to_f32(half) : bt_f16_to_f32(half);
 }
 
-/* Row `row` of a matrix as f32: code times block scale. */
-static void widen_row(const bt_kernels *k, float *y, const bt_view *w, uint32_t row)
+void bt_cpu_widen_row(const bt_kernels *k, float *y, const bt_view *w, uint64_t row)
 {
     uint64_t row_bytes = (uint64_t)w->n_cols * bt_dtype_bits((bt_dtype)w->dtype) / 8;
     k->widen[w->dtype](y, (const uint8_t *)w->data + row * row_bytes, w->n_cols);
@@ -44,7 +43,7 @@ void bt_cpu_exec_embed(const bt_cpu_run *r, uint32_t op_i, size_t thread_i)
     while (bt_cpu_claim(r, op_i, r->step->n_rows, 1, &it)) {
         uint32_t id = (uint32_t)r->step->ids[it.begin];
         assert(id < w->n_rows);
-        widen_row(&r->plan->cpu->kernels, bt_cpu_row(r, op->u.embed.y, it.begin), w, id);
+        bt_cpu_widen_row(&r->plan->cpu->kernels, bt_cpu_row(r, op->u.embed.y, it.begin), w, id);
     }
 }
 
