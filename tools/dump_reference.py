@@ -4,18 +4,19 @@
 usage: dump_reference.py MODEL OUT.safetensors [--ids 1,2,3]... [--text TEXT]... [--random N [--seed S]]...
                          [--dtype float64|float32|bfloat16] [--last M] [--trust-remote-code]
 
-MODEL is a folder, or a name in the local Hugging Face cache; nothing is downloaded. transformers on PyTorch runs it, both of the
-user's own install:
+MODEL is a folder, or a name in the local Hugging Face cache; nothing is downloaded. transformers on PyTorch runs it,
+both of the user's own install:
 
     python3 -m venv reference && reference/bin/pip install torch transformers
-    reference/bin/python tools/dump_reference.py MODEL expected.safetensors --text "The capital of France is" --random 40
+    reference/bin/python tools/dump_reference.py MODEL expected.safetensors --text "Once upon a time" --random 40
     baltoro verify MODEL expected.safetensors
 
-Every prompt becomes two tensors, `ids.N` (I64 [n]) and `logits.N` (F32 [n, vocab], or the last M rows of it); N is the number
-of ids, or the next free number where two prompts are equally long. Each prompt runs alone, without a cache, with eager
-attention, on the CPU. --dtype is the type that weights and activations get (the vendor's code may go through float32 in norms
-and rope all the same). float64 is the default because it is a truth to measure against, and takes eight bytes a parameter;
-bfloat16 shows what the vendor's own rounding costs. Code inside the checkpoint runs only with --trust-remote-code.
+Every prompt becomes two tensors, `ids.N` (I64 [n]) and `logits.N` (F32 [n, vocab], or the last M rows of it); N is
+the number of ids, or the next free number where two prompts are equally long. Each prompt runs alone, without a
+cache, with eager attention, on the CPU. --dtype is the type that weights and activations get (the vendor's code may
+go through float32 in norms and rope all the same). float64 is the default because it is a truth to measure against,
+and takes eight bytes a parameter; bfloat16 shows what the vendor's own rounding costs. Code inside the checkpoint
+runs only with --trust-remote-code.
 """
 import argparse
 import json
@@ -28,7 +29,7 @@ def parse(argv):
     p = argparse.ArgumentParser(usage=__doc__.split("\n\n")[1].replace("usage: ", "", 1))
     p.add_argument("model")
     p.add_argument("out")
-    p.add_argument("--ids", action="append", default=[], help="token ids, separated by commas; may be given several times")
+    p.add_argument("--ids", action="append", default=[], help="token ids, separated by commas")
     p.add_argument("--text", action="append", default=[], help="a text for the model's tokenizer; no BOS is added")
     p.add_argument("--random", action="append", default=[], type=int, metavar="N", help="N random ids")
     p.add_argument("--seed", type=int, default=0, help="of --random (default 0)")
@@ -63,7 +64,7 @@ def prompts(o, n_vocab, tokenizer):
     for ids in every:
         outside = [i for i in ids if not 0 <= i < n_vocab]
         if not ids or outside:
-            sys.exit(f"dump_reference: a prompt is empty or holds an id outside the vocabulary of {n_vocab}: {outside[:1]}")
+            sys.exit(f"dump_reference: a prompt is empty or leaves the vocabulary of {n_vocab} ids: {outside[:1]}")
     return every
 
 
@@ -99,7 +100,8 @@ def load(o):
         except (OSError, ValueError, ImportError) as e:
             sys.exit(f"dump_reference: {kind.__name__} cannot open {o.model}: {str(e).strip().splitlines()[0]}")
 
-    model = from_checkpoint(transformers.AutoModelForCausalLM, dtype=getattr(torch, o.dtype), attn_implementation="eager")
+    model = from_checkpoint(transformers.AutoModelForCausalLM, dtype=getattr(torch, o.dtype),
+                            attn_implementation="eager")
     return model.eval(), lambda: from_checkpoint(transformers.AutoTokenizer)
 
 
@@ -116,7 +118,7 @@ def main(argv):
         rows = rows[-o.last:] if o.last else rows
         rows = rows.to(torch.float32).contiguous().numpy()
         if not np.isfinite(rows).all():
-            sys.exit(f"dump_reference: the reference itself gives logits that are not finite for a prompt of {len(ids)} ids")
+            sys.exit(f"dump_reference: the reference itself gives logits that are not finite ({len(ids)} ids)")
         n = len(ids)
         while f"ids.{n}" in tensors:
             n += 1

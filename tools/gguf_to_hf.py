@@ -3,14 +3,14 @@
 
 usage: gguf_to_hf.py MODEL.gguf OUT_FOLDER
 
-Reads GGUF versions 2 and 3 (little-endian), architecture "llama", tensor types F32, F16, Q4_0, Q4_1 and Q8_0, byte-level
-BPE vocabularies with the pre-tokenizers "smollm" and "gpt-2". Writes config.json, generation_config.json,
+Reads GGUF versions 2 and 3 (little-endian), architecture "llama", tensor types F32, F16, Q4_0, Q4_1 and Q8_0,
+byte-level BPE vocabularies with the pre-tokenizers "smollm" and "gpt-2". Writes config.json, generation_config.json,
 model.safetensors, tokenizer.json, tokenizer_config.json and, where the file has a template, chat_template.jinja.
 
-Dequantisation is exact: a 4- or 8-bit integer times a half-precision scale fits a float32, and adding Q4_1's minimum rounds
-once. llama.cpp's converter stores the rows of q and k so that rope's pairs are neighbours; here they are put back to the
-order of the Hugging Face code, whose pairs lie half a head apart. Whatever could only be guessed is refused: another
-architecture, a rope scaling, a bias, a tensor without a place, a pattern this tool does not know.
+Dequantisation is exact: a 4- or 8-bit integer times a half-precision scale fits a float32, and adding Q4_1's minimum
+rounds once. llama.cpp's converter stores the rows of q and k so that rope's pairs are neighbours; here they are put
+back to the order of the Hugging Face code, whose pairs lie half a head apart. Whatever could only be guessed is
+refused: another architecture, a rope scaling, a bias, a tensor without a place, a pattern this tool does not know.
 
 The folder appears complete or not at all: it is written under another name and renamed at the end.
 """
@@ -30,7 +30,7 @@ class Refused(Exception):
     """The input cannot be converted; the text is one sentence for the user."""
 
 
-# ---- reading GGUF -------------------------------------------------------------------------------------------------------
+# ---- reading GGUF --------------------------------------------------------------------------------------------------
 
 SCALARS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d"}
 STRING, ARRAY = 8, 9
@@ -50,7 +50,7 @@ class Cursor:
     def take(self, n, what):
         left = len(self.data) - self.at
         if n > left:
-            raise Refused(f"{what} needs {n} bytes at offset {self.at}, but {left} are left: the file is cut or damaged")
+            raise Refused(f"{what} needs {n} bytes at offset {self.at}, but {left} are left: the file is damaged")
         self.at += n
         return self.data[self.at - n:self.at]
 
@@ -122,7 +122,7 @@ class Gguf:
         n_dims = c.scalar("<I", f"the rank of {name}")
         if not 1 <= n_dims <= DIMS_MAX:
             raise Refused(f"tensor {name} has {n_dims} dimensions, not 1 to {DIMS_MAX}")
-        shape = [c.scalar("<Q", f"the shape of {name}") for _ in range(n_dims)][::-1]    # the file has the inner one first
+        shape = [c.scalar("<Q", f"the shape of {name}") for _ in range(n_dims)][::-1]    # inner one first
         kind = c.scalar("<I", f"the type of {name}")
         if kind not in TENSOR_TYPES:
             known = ", ".join(t[0] for t in TENSOR_TYPES.values())
@@ -162,13 +162,13 @@ def decode(kind, data):
     d = block["d"].astype(np.float32)[:, None]
     if kind == "Q8_0":
         return (block["q"] * d).reshape(-1)
-    q = np.concatenate([block["q"] & 15, block["q"] >> 4], axis=1).astype(np.float32)     # low nibbles are the first half
+    q = np.concatenate([block["q"] & 15, block["q"] >> 4], axis=1).astype(np.float32)    # low nibbles come first
     if kind == "Q4_0":
         return ((q - 8) * d).reshape(-1)
     return (q * d + block["m"].astype(np.float32)[:, None]).reshape(-1)
 
 
-# ---- the model ----------------------------------------------------------------------------------------------------------
+# ---- the model -----------------------------------------------------------------------------------------------------
 
 def number(meta, key, kinds=(int,), default=None):
     value = meta.get(key, default)
@@ -214,7 +214,7 @@ def read_config(g):
         if f"tokenizer.ggml.{key}_token_id" in m:
             config[f"{key}_token_id"] = token_id(m, key, config["vocab_size"])
     if config["num_attention_heads"] % config["num_key_value_heads"] or head_dim % 2:
-        raise Refused(f"{heads} heads, {config['num_key_value_heads']} key-value heads and a head of {head_dim} do not fit")
+        raise Refused(f"{heads} heads over {config['num_key_value_heads']} for keys, {head_dim} wide, do not fit")
     return config
 
 
@@ -249,12 +249,16 @@ def plan_tensors(config):
     return plan
 
 
+def listed(names):
+    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+
+
 def check_tensors(g, plan):
     missing = [source for _, source, _, _ in plan if source not in g.table]
     extra = sorted(set(g.table) - {source for _, source, _, _ in plan})
     if missing or extra:
-        raise Refused("; ".join(f"{what}: {', '.join(names[:8])}" + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-                                for what, names in (("tensors missing", missing), ("tensors without a place", extra)) if names))
+        lists = (("tensors missing", missing), ("tensors without a place", extra))
+        raise Refused("; ".join(f"{what}: {listed(names)}" for what, names in lists if names))
     for _, source, shape, _ in plan:
         if g.table[source][1] != shape:
             raise Refused(f"tensor {source} has shape {g.table[source][1]}, but the metadata asks for {shape}")
@@ -283,7 +287,7 @@ def write_weights(path, g, plan):
             f.write(np.ascontiguousarray(unpermute(w, heads) if heads else w, "<f4"))
 
 
-# ---- the tokenizer ------------------------------------------------------------------------------------------------------
+# ---- the tokenizer -------------------------------------------------------------------------------------------------
 
 CONTROL, USER_DEFINED = 3, 4
 BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
@@ -312,14 +316,15 @@ def read_tokenizer(meta, n_vocab):
     if not isinstance(types, list) or len(types) != len(tokens):
         raise Refused("tokenizer.ggml.token_type is missing or does not have one entry per token")
     if len(tokens) != n_vocab or len(set(tokens)) != n_vocab:
-        raise Refused(f"the vocabulary has {len(tokens)} entries, {len(set(tokens))} of them different, for {n_vocab} rows")
+        raise Refused(f"the vocabulary has {len(tokens)} entries, {len(set(tokens))} different, for {n_vocab} rows")
     vocab = {t: i for i, t in enumerate(tokens)}
     for i, merge in enumerate(merges):
         parts = merge.split(" ")
         if len(parts) != 2 or not all(p in vocab for p in (*parts, "".join(parts))):
             raise Refused(f"tokenizer.ggml.merges[{i}] is {merge!r}, which is not two tokens that make a third")
-    added = [{"id": i, "content": tokens[i], "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
-              "special": t == CONTROL} for i, t in enumerate(types) if t in (CONTROL, USER_DEFINED)]
+    added = [{"id": i, "content": tokens[i], "single_word": False, "lstrip": False, "rstrip": False,
+              "normalized": False, "special": t == CONTROL}
+             for i, t in enumerate(types) if t in (CONTROL, USER_DEFINED)]
     tokenizer = {
         "version": "1.0", "truncation": None, "padding": None, "added_tokens": added, "normalizer": None,
         "pre_tokenizer": PRE_TOKENIZERS[pre], "post_processor": None, "decoder": BYTE_LEVEL,
@@ -327,8 +332,8 @@ def read_tokenizer(meta, n_vocab):
                   "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False, "ignore_merges": False,
                   "vocab": vocab, "merges": [m.split(" ") for m in merges]},
     }
-    config = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False, "add_prefix_space": False,
-              "add_bos_token": bool(meta.get("tokenizer.ggml.add_bos_token", False))}
+    config = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False,
+              "add_prefix_space": False, "add_bos_token": bool(meta.get("tokenizer.ggml.add_bos_token", False))}
     for key, name in (("bos", "bos_token"), ("eos", "eos_token"), ("unknown", "unk_token"), ("padding", "pad_token")):
         if f"tokenizer.ggml.{key}_token_id" in meta:
             config[name] = tokens[token_id(meta, key, n_vocab)]
@@ -337,7 +342,7 @@ def read_tokenizer(meta, n_vocab):
     return tokenizer, config
 
 
-# ---- writing the folder -------------------------------------------------------------------------------------------------
+# ---- writing the folder --------------------------------------------------------------------------------------------
 
 def write_text(folder, name, content):
     text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False, indent=2) + "\n"

@@ -2,13 +2,14 @@
 """Make the checkpoints under tests/data/models again, weights and expected logits, from a bare clone (numpy only).
 
 usage: make_fixtures.py OUT_FOLDER [NAME]...      writes OUT_FOLDER/NAME for every or the named checkpoint
-       make_fixtures.py --check [NAME]...         makes them in a temporary folder and compares them with tests/data/models
+       make_fixtures.py --check [NAME]...         makes them elsewhere and compares them with tests/data/models
 
-The nine k2-* are the project's first fixtures. The own-* take the branches that no k2-* takes; tests/data/models/README.md
-says what each would catch. Every own-* is TINY with changes: `spec` goes to the oracle, `write` changes what config.json
-says (DELETE removes a key whose default the spec must supply), `edit` changes tensors after they were drawn. The seed is the
-first one at which the two highest logits are nowhere nearer than MARGIN, and the scores of the last chosen and the first refused
-expert nowhere nearer than ROUTER_MARGIN, so that a float32 engine has no excuse for another choice.
+The nine k2-* are the project's first fixtures. The own-* take the branches that no k2-* takes;
+tests/data/models/README.md says what each would catch. Every own-* is TINY with changes: `spec` goes to the oracle,
+`write` changes what config.json says (DELETE removes a key whose default the spec must supply), `edit` changes
+tensors after they were drawn. The seed is the first one at which the two highest logits are nowhere nearer than
+MARGIN, and the scores of the last chosen and the first refused expert nowhere nearer than ROUTER_MARGIN, so that a
+float32 engine has no excuse for another choice.
 """
 import filecmp
 import json
@@ -33,8 +34,9 @@ MARGIN = 2e-3
 ROUTER_MARGIN = 2e-4
 DELETE = object()
 
-TINY = dict(make_k2.BASE, vocab_size=96, hidden_size=40, intermediate_size=56, num_hidden_layers=2, num_attention_heads=4,
-            max_position_embeddings=512, mlp_only_layers=[0, 1], rope_parameters={"rope_type": "default", "rope_theta": 1000.0})
+TINY = dict(make_k2.BASE, vocab_size=96, hidden_size=40, intermediate_size=56, num_hidden_layers=2,
+            num_attention_heads=4, max_position_embeddings=512, mlp_only_layers=[0, 1],
+            rope_parameters={"rope_type": "default", "rope_theta": 1000.0})
 MOE = dict(mlp_only_layers=[0], num_experts=6, num_experts_per_tok=2, moe_intermediate_size=16, num_shared_experts=1)
 
 
@@ -45,7 +47,7 @@ def yarn(**keys):
 MSCALE = dict(mscale=1.4, mscale_all_dim=0.6, beta_fast=32.0, beta_slow=0.001)      # both ends of the ramp are clamped
 
 
-# ---- dtypes and edits of single checkpoints -------------------------------------------------------------------------------
+# ---- dtypes and edits of single checkpoints ------------------------------------------------------------------------
 
 def always(dtype):
     return lambda name, shape: dtype
@@ -78,8 +80,8 @@ def loud_gate(c, t):
 
 
 def faint_blocks(c, t):
-    """In the last column of blocks, FP8 codes of exponent 0 and 1 only (subnormals, both zeros) under a scale that makes them
-    count."""
+    """In the last column of blocks, FP8 codes of exponent 0 and 1 only (subnormals, both zeros) under a scale that
+    makes them count."""
     for name, (dtype, a) in list(t.items()):
         if dtype == "F8_E4M3":
             companion = next(name + s for s in ("_scale", "_scale_inv") if name + s in t)
@@ -105,13 +107,14 @@ LLAMA_SIZES = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_lay
 
 OWN = {
     "own-moe": dict(
-        spec=dict(MOE, num_hidden_layers=4, mlp_only_layers=[3], decoder_sparse_step=2, num_shared_experts=0, norm_topk_prob=False,
-                  query_key_norm=True, attention_gate_func="silu", rms_norm_eps=0.02, sliding_window=8),
+        spec=dict(MOE, num_hidden_layers=4, mlp_only_layers=[3], decoder_sparse_step=2, num_shared_experts=0,
+                  norm_topk_prob=False, query_key_norm=True, attention_gate_func="silu", rms_norm_eps=0.02,
+                  sliding_window=8),
         write=dict(output_router_logits=False, router_aux_loss_coef=0.001, padding_idx=None, xllm_model_parallel_size=2,
                    num_dense_layers=3, torch_dtype="torch.bfloat16")),
     "own-moe-step3": dict(
-        spec=dict(MOE, num_hidden_layers=3, mlp_only_layers=[], decoder_sparse_step=3, num_experts_per_tok=6, moe_gate_bias=True,
-                  router_scaling_factor=0.7, num_shared_experts=3)),
+        spec=dict(MOE, num_hidden_layers=3, mlp_only_layers=[], decoder_sparse_step=3, num_experts_per_tok=6,
+                  moe_gate_bias=True, router_scaling_factor=0.7, num_shared_experts=3)),
     "own-moe-first": dict(
         spec=dict(MOE, mlp_only_layers=[], router_score_func="softmax", norm_topk_prob=True, moe_gate_bias=True,
                   router_scaling_factor=1.5),
@@ -124,14 +127,14 @@ OWN = {
                   mova_num_experts_per_tok=3, num_shared_experts=0),
         edit=twin_routers),
     "own-mova-softmax": dict(
-        spec=dict(MOE, mova_num_experts=5, mova_num_experts_per_tok=3, router_score_func="softmax", norm_topk_prob=False,
-                  moe_gate_bias=True, router_scaling_factor=1.5, num_shared_experts=2)),
+        spec=dict(MOE, mova_num_experts=5, mova_num_experts_per_tok=3, router_score_func="softmax",
+                  norm_topk_prob=False, moe_gate_bias=True, router_scaling_factor=1.5, num_shared_experts=2)),
     "own-mova-top1": dict(
         spec=dict(MOE, mova_num_experts=5, mova_num_experts_per_tok=1, norm_topk_prob=True, query_key_norm=True,
                   attention_gate_func="silu", rope_head_dim=12)),
     "own-yarn-derived": dict(
-        spec=dict(rope_parameters=yarn(original_max_position_embeddings=256, truncate=False), query_key_norm=True, head_dim=32,
-                  rope_head_dim=32),
+        spec=dict(rope_parameters=yarn(original_max_position_embeddings=256, truncate=False), query_key_norm=True,
+                  head_dim=32, rope_head_dim=32),
         write=dict(rope_parameters={"type": "yarn", "rope_theta": 1000.0, "factor": 8.0,
                                     "original_max_position_embeddings": 256, "truncate": False})),
     "own-yarn-mscale": dict(
@@ -141,17 +144,19 @@ OWN = {
     "own-yarn-step": dict(
         spec=dict(rope_parameters=yarn(beta_fast=32.0, beta_slow=11.0), layernorm_num_groups=1)),      # low = high = 0
     "own-defaults": dict(
-        spec=dict(MOE, num_experts=9, num_experts_per_tok=8, mlp_only_layers=[], num_shared_experts=0, norm_topk_prob=False,
-                  router_score_func="softmax", layernorm_num_groups=1, moe_intermediate_size=16, rms_norm_eps=1e-6,
-                  rope_parameters=dict(rope_type="yarn", rope_theta=1e6, factor=16.0, original_max_position_embeddings=8192,
-                                       beta_fast=128.0, beta_slow=4.0, attention_factor=1.2772588722239782, truncate=True)),
+        spec=dict(MOE, num_experts=9, num_experts_per_tok=8, mlp_only_layers=[], num_shared_experts=0,
+                  norm_topk_prob=False, router_score_func="softmax", layernorm_num_groups=1,
+                  rope_parameters=dict(rope_type="yarn", rope_theta=1e6, factor=16.0, beta_fast=128.0, beta_slow=4.0,
+                                       original_max_position_embeddings=8192, attention_factor=1.2772588722239782,
+                                       truncate=True)),
         write={k: DELETE for k in TINY if k not in (
-            "architectures", "model_type", "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
-            "num_key_value_heads", "head_dim", "max_position_embeddings", "num_experts", "moe_intermediate_size", "hidden_act",
-            "rms_norm_eps")}, edit=quiet_routers),
+            "architectures", "model_type", "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
+            "num_attention_heads", "num_key_value_heads", "head_dim", "max_position_embeddings", "num_experts",
+            "moe_intermediate_size", "hidden_act", "rms_norm_eps")},
+        edit=quiet_routers),
     "own-softplus": dict(
-        spec=dict(attention_gate_func="softplus", hidden_size=36, layernorm_num_groups=3, num_attention_heads=6, head_dim=20,
-                  rope_head_dim=20, num_key_value_heads=3, intermediate_size=50, vocab_size=131),
+        spec=dict(attention_gate_func="softplus", hidden_size=36, layernorm_num_groups=3, num_attention_heads=6,
+                  head_dim=20, rope_head_dim=20, num_key_value_heads=3, intermediate_size=50, vocab_size=131),
         write=dict(time_step_limit=[0.0, float("inf")], unused=float("nan")), edit=loud_gate),
     "own-f16": dict(
         spec=dict(num_key_value_heads=1, head_dim=24, rope_head_dim=24), dtype=always("F16"), odd=True),
@@ -160,18 +165,18 @@ OWN = {
                   attention_gate_func="softplus", query_key_norm=True, num_experts=4), dtype=mixed, odd=True,
         shards="model.safetensors-{:05d}-of-{:05d}.safetensors"),
     "own-fp8-ragged": dict(
-        spec=dict(hidden_size=144, intermediate_size=136, num_attention_heads=9, num_key_value_heads=3, layernorm_num_groups=1,
-                  num_hidden_layers=1, mlp_only_layers=[0], attention_gate_func="softplus"),
+        spec=dict(hidden_size=144, intermediate_size=136, num_attention_heads=9, num_key_value_heads=3,
+                  layernorm_num_groups=1, num_hidden_layers=1, mlp_only_layers=[0], attention_gate_func="softplus"),
         fp8=make_k2.Fp8("compressed-tensors", "BF16", lambda name: name.endswith("_proj.weight")), edit=faint_blocks),
     "own-fp8-bf16": dict(
-        spec=dict(MOE, hidden_size=136, num_hidden_layers=1, mlp_only_layers=[], moe_intermediate_size=24, num_experts=4,
-                  mova_num_experts=3, mova_num_experts_per_tok=2, norm_topk_prob=True, moe_gate_bias=True,
-                  num_attention_heads=2, num_key_value_heads=1),
+        spec=dict(MOE, hidden_size=136, num_hidden_layers=1, mlp_only_layers=[], moe_intermediate_size=24,
+                  num_experts=4, mova_num_experts=3, mova_num_experts_per_tok=2, norm_topk_prob=True,
+                  moe_gate_bias=True, num_attention_heads=2, num_key_value_heads=1),
         dtype=lambda name, shape: "F16" if len(shape) == 2 else "BF16",
         fp8=make_k2.Fp8("fp8", "BF16", lambda name: "experts." in name), edit=faint_blocks),
     "own-llama": dict(
-        spec=dict(layernorm_num_groups=1, hidden_size=48, num_attention_heads=6, head_dim=8, rope_head_dim=8, rms_norm_eps=1e-5,
-                  tie_word_embeddings=True),
+        spec=dict(layernorm_num_groups=1, hidden_size=48, num_attention_heads=6, head_dim=8, rope_head_dim=8,
+                  rms_norm_eps=1e-5, tie_word_embeddings=True),
         write=dict(LLAMA, tie_word_embeddings=True, num_key_value_heads=2, attention_bias=False, mlp_bias=False,
                    pretraining_tp=1),
         edit=inverse_frequencies),
@@ -182,7 +187,7 @@ OWN = {
 }
 
 
-# ---- making one checkpoint ------------------------------------------------------------------------------------------------
+# ---- making one checkpoint -----------------------------------------------------------------------------------------
 
 class Measured(K2Horizon):
     """The oracle, remembering how near any two choices came. An exact tie is no accident: its order is fixed."""
@@ -269,7 +274,7 @@ def first(folder, variant):
     c, t = make_k2.build(variant, seed)
     write_checkpoint(folder, c, t, shards=1 if variant in ("yarn", "fp8") else c["num_hidden_layers"])
     make_k2.expected(folder, c, t, seed, LENGTHS)
-    if variant in LONG:                                             # several attention tiles, more than one prefill step
+    if variant in LONG:                                         # several attention tiles, more than one prefill step
         make_k2.expected(folder, c, t, LONG_SEED, (700,), "expected-long", 24)
 
 
@@ -283,7 +288,7 @@ def make(out, name):
     return f"seed {SEEDS[name.removeprefix('k2-')]}"
 
 
-# ---- comparing --------------------------------------------------------------------------------------------------------------
+# ---- comparing -----------------------------------------------------------------------------------------------------
 
 def differences(made, stored):
     """Weights and config must be the same bytes; logits may differ by another BLAS's last bit."""

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""tools/gguf_to_hf.py on GGUF files made here: every tensor type, the order of q and k rows, the tokenizer; then damage.
+"""tools/gguf_to_hf.py on GGUF files made here: every tensor type, the order of q and k rows, the tokenizer; damage.
 
 usage: test_gguf_to_hf.py       (numpy)
 """
@@ -23,7 +23,7 @@ TOKENS = [chr(256 + i) for i in range(256)] + ["<end>", "<mine>", "ab", "abab", 
 TYPES = [1] * 256 + [3, 4, 1, 1, 1, 1]
 
 
-# ---- a GGUF writer ----------------------------------------------------------------------------------------------------------
+# ---- a GGUF writer -------------------------------------------------------------------------------------------------
 
 def string(s):
     return struct.pack("<Q", len(s.encode())) + s.encode()
@@ -87,9 +87,11 @@ def pairs_adjacent(w, heads):
 def model(head=True):
     """(metadata, tensors, {Hugging Face name: expected values})"""
     meta = {
-        "general.architecture": "llama", "llama.context_length": 512, "llama.embedding_length": H, "llama.block_count": 1,
-        "llama.feed_forward_length": F, "llama.attention.head_count": A, "llama.attention.head_count_kv": G,
-        "llama.attention.layer_norm_rms_epsilon": 1e-5, "llama.rope.freq_base": 50000.0, "llama.rope.dimension_count": D,
+        "general.architecture": "llama", "llama.context_length": 512, "llama.embedding_length": H,
+        "llama.block_count": 1, "llama.feed_forward_length": F, "llama.attention.head_count": A,
+        "llama.attention.head_count_kv": G,
+        "llama.attention.layer_norm_rms_epsilon": 1e-5, "llama.rope.freq_base": 50000.0,
+        "llama.rope.dimension_count": D,
         "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "smollm", "tokenizer.ggml.tokens": TOKENS,
         "tokenizer.ggml.token_type": TYPES, "tokenizer.ggml.merges": [f"{TOKENS[0]} {TOKENS[1]}", "ab ab"],
         "tokenizer.ggml.bos_token_id": 256, "tokenizer.ggml.eos_token_id": 257, "tokenizer.ggml.add_bos_token": False,
@@ -99,7 +101,7 @@ def model(head=True):
 
     def put(name, source, kind, shape, heads=0):
         data, values = encode(kind, rng.normal(size=shape))
-        if heads:                                       # permute whole rows of the encoded form: blocks never cross rows
+        if heads:                                   # permute whole rows of the encoded form: blocks never cross rows
             rows = np.frombuffer(data, np.uint8).reshape(shape[0], -1)
             data = pairs_adjacent(rows, heads).tobytes()
         tensors[source], want[name] = (kind, list(shape), data), values
@@ -121,7 +123,7 @@ def model(head=True):
     return meta, tensors, want
 
 
-# ---- tests ------------------------------------------------------------------------------------------------------------------
+# ---- tests ---------------------------------------------------------------------------------------------------------
 
 def read(folder, name):
     with open(os.path.join(folder, name), encoding="utf-8", newline="") as f:
@@ -140,7 +142,8 @@ def test_weights_and_config(out):
         c = read(folder, "config.json")
         assert c["tie_word_embeddings"] is not head and c["rms_norm_eps"] == 1e-5 and c["rope_theta"] == 50000.0
         assert (c["num_attention_heads"], c["num_key_value_heads"], c["head_dim"], c["vocab_size"]) == (A, G, D, V)
-        assert (c["bos_token_id"], c["eos_token_id"]) == (256, 257) and read(folder, "generation_config.json")["eos_token_id"] == 257
+        assert (c["bos_token_id"], c["eos_token_id"]) == (256, 257)
+        assert read(folder, "generation_config.json")["eos_token_id"] == 257
     assert sorted(os.listdir(out)) == ["m2", "m3"]      # no partial folder is left
 
 
@@ -149,7 +152,8 @@ def test_tokenizer(out):
     folder = os.path.join(out, "m")
     tool.convert(gguf(meta, tensors), folder)
     t, c = read(folder, "tokenizer.json"), read(folder, "tokenizer_config.json")
-    assert [(a["id"], a["content"], a["special"]) for a in t["added_tokens"]] == [(256, "<end>", True), (257, "<mine>", False)]
+    added = [(a["id"], a["content"], a["special"]) for a in t["added_tokens"]]
+    assert added == [(256, "<end>", True), (257, "<mine>", False)]
     assert t["model"]["merges"] == [[TOKENS[0], TOKENS[1]], ["ab", "ab"]] and t["model"]["vocab"]["x y"] == 261
     assert [p["type"] for p in t["pre_tokenizer"]["pretokenizers"]] == ["Digits", "ByteLevel"]
     assert c["bos_token"] == "<end>" and c["add_bos_token"] is False
@@ -169,7 +173,8 @@ def refused(data, part, out):
 def test_refusals(out):
     def changed(part, drop=None, tensor=None, **change):
         meta, tensors, _ = model()
-        meta = {k: v for k, v in dict(meta, **{k.replace("__", "."): v for k, v in change.items()}).items() if k != drop}
+        meta.update({k.replace("__", "."): v for k, v in change.items()})
+        meta.pop(drop, None)
         tensors.update(tensor or {})
         refused(gguf(meta, {k: v for k, v in tensors.items() if v is not None and k != drop}), part, out)
 
@@ -178,8 +183,9 @@ def test_refusals(out):
     refused(gguf(*model()[:2], shift=32), "overlap", out)
     refused(b"GGUF" + struct.pack("<IQQ", 3, 2 ** 60, 0), "tensors, more than", out)
     refused(b"GGUF" + struct.pack("<IQQ", 3, 0, 2 ** 60), "metadata entries, more than", out)
-    refused(b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + string("a") + struct.pack("<IIQ", 9, 8, 2 ** 50) + bytes(64), "strings", out)
-    refused(b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + string("a") + struct.pack("<IIQ", 9, 9, 1) + bytes(64), "array of", out)
+    one = b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + string("a")
+    refused(one + struct.pack("<IIQ", 9, 8, 2 ** 50) + bytes(64), "strings", out)
+    refused(one + struct.pack("<IIQ", 9, 9, 1) + bytes(64), "array of", out)
     changed("'mamba'", general__architecture="mamba")
     changed("rope", **{"llama.rope.scaling.type": "yarn"})
     changed("rope", tensor={"rope_freqs.weight": (0, [8], bytes(32))})
@@ -212,7 +218,7 @@ def test_every_truncation_is_refused(out):
 def test_damage_never_escapes(out):
     """A flipped byte gives a folder or Refused, nothing else."""
     meta, tensors, _ = model()
-    meta["tokenizer.ggml.token_type"] = TYPES[:2]                    # so that nothing is written, whatever else is right
+    meta["tokenizer.ggml.token_type"] = TYPES[:2]              # so that nothing is written, whatever else is right
     whole = bytearray(gguf(meta, tensors))
     rng = np.random.default_rng(5)
     for at in rng.integers(0, len(whole) - sum(len(d) for _, _, d in tensors.values()), 3000):
