@@ -2,7 +2,7 @@
  * Growing text, and JSON written into it. A failed allocation is remembered rather than returned, so that a writer
  * reads like the document it writes and asks once, at the end.
  */
-#include <assert.h>
+#include <float.h>
 #include <locale.h>
 #include <math.h>
 #include <stdarg.h>
@@ -116,7 +116,8 @@ void bt_text_json_f64(bt_text *t, double v)
     }
     locale_t before = uselocale(c); /* of this thread only: the host's decimal comma must not get in */
     char number[40];
-    for (int digits = 15; digits <= 17; digits++) { /* 17 always read back; %g drops the zeros that 15 may bring */
+    /* 17 digits always read back. Of a normal number %.15g gives every shorter form too, for it drops zeros. */
+    for (int digits = fabs(v) < DBL_MIN ? 1 : 15; digits <= 17; digits++) {
         (void)snprintf(number, sizeof number, "%.*g", digits, v);
         double back = strtod(number, NULL);
         if (memcmp(&back, &v, sizeof v) == 0) break;
