@@ -49,7 +49,7 @@ LIB_PKGS := libpcre2-8 libutf8proc
 APP_PKGS := jansson
 once       = $(eval $(1) := $$(shell $(2)))$($(1))
 PKG_CFLAGS = $(call once,PKG_CFLAGS,pkg-config --cflags $(LIB_PKGS) $(APP_PKGS))
-PKG_LIBS  = $(call once,PKG_LIBS,pkg-config --libs $(LIB_PKGS))
+PKG_LIBS   = $(call once,PKG_LIBS,pkg-config --libs $(LIB_PKGS))
 LIB_LIBS   = $(PKG_LIBS) -lm -pthread
 APP_LIBS   = $(call once,APP_LIBS,pkg-config --libs $(APP_PKGS))
 UNIT_LIBS  = $(call once,UNIT_LIBS,pkg-config --libs cmocka)
