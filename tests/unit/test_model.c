@@ -1,6 +1,6 @@
 /*
  * Opening models: configs that must be refused by the key at fault (tests/data/refusals.json), spellings that must mean
- * the same (cases C16-C20), tensors that do not fit, all in one message.
+ * the same (tests/data/equivalents.json, cases C16-C20), tensors that do not fit, all in one message.
  */
 #include "model_unit.h"
 
@@ -109,6 +109,22 @@ static void means_the_same(const char *base, const char *change)
     bt_model_close(plain);
     drop_variant(v);
     json_decref(j);
+}
+
+static void test_equivalents(void **state)
+{
+    (void)state;
+    json_t *cases = load_file("tests/data/equivalents.json"), *c;
+    size_t i;
+    json_array_foreach(cases, i, c)
+    {
+        char *change = json_dumps(json_object_get(c, "change"), 0);
+        assert_non_null(change);
+        means_the_same(json_string_value(json_object_get(c, "base")), change);
+        free(change);
+    }
+    assert_true(i >= 30);
+    json_decref(cases);
 }
 
 static void test_c16_where_rope_lives(void **state)
@@ -334,6 +350,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_equivalents),
         cmocka_unit_test(test_c15_bare_words),
         cmocka_unit_test(test_c16_where_rope_lives),
         cmocka_unit_test(test_c17_end_ids),
