@@ -178,7 +178,7 @@ void bt_op_attention(bt_tape_builder *b, bt_act y, bt_act q, uint32_t k, uint32_
     CHECK("attention", n_heads > 0 && head_dim > 0 && q.width % n_heads == 0 && q.width / n_heads == head_dim);
     CHECK("attention", b->failed || k < b->tape.n_states);
     size_t n_strips = b->failed ? n_heads : b->states[k].n_strips;
-    CHECK("attention", n_heads % n_strips == 0 && k != v);
+    CHECK("attention", n_heads % n_strips == 0 && (b->failed || k != v));
     CHECK("attention", is_positions(b, k, head_dim, n_strips) && is_positions(b, v, head_dim, n_strips));
     CHECK("attention", !bt_acts_overlap(b, y, q));
     bt_tape_reads(b, q);

@@ -32,7 +32,7 @@ typedef struct bt_routes {
     bt_act weights; /* F32 [k] */
 } bt_routes;
 
-/* ---- per-timeline state ---------------------------------------------------------------------------------------------- */
+/* ---- per-timeline state ------------------------------------------------------------------------------------------ */
 
 /* One kind of state of one layer. Lies in each slot at `offset`: [n_strips][context][width] elements of dtype where it
  * grows with the position (keys: a strip per KV head), [n_strips][width] where it is fixed (recurrent state). */
@@ -44,23 +44,23 @@ typedef struct bt_state {
     bool per_position;
 } bt_state;
 
-/* ---- ops ------------------------------------------------------------------------------------------------------------- */
+/* ---- ops --------------------------------------------------------------------------------------------------------- */
 
 typedef enum bt_op_kind {
-    BT_OP_EMBED,         /* y = row id of table w, widened */
-    BT_OP_RMS_NORM,      /* y = grouped norm of x times w */
-    BT_OP_LINEAR,        /* y (+)= W x */
-    BT_OP_ROPE_ANGLES,   /* y = cos and sin of position * frequency, times a factor */
-    BT_OP_ROPE,          /* rotates each head of x in place */
-    BT_OP_STORE,         /* appends each head of x to a per-position state */
-    BT_OP_ATTENTION,     /* causal softmax attention over the states k, v */
-    BT_OP_GATE_MUL,      /* y *= act(g) */
-    BT_OP_ACT_MUL,       /* y = act(g) * u */
-    BT_OP_ROUTE,         /* router logits -> routes */
-    BT_OP_MOE_UP_GATE,   /* h[s] = silu(Wgate_e x) * (Wup_e x) for each selected e = ids[s] */
-    BT_OP_MOE_DOWN_SUM,  /* y += sum_s weights[s] * (Wdown_e h[s]), in order of s, then + shared */
-    BT_OP_MOE_VALUES,    /* y = sum_s weights[s] * silu(W_e x), in order of s */
-    BT_OP_SELECT_ROWS,   /* y (logits space) = rows of x that want logits */
+    BT_OP_EMBED,        /* y = row id of table w, widened */
+    BT_OP_RMS_NORM,     /* y = grouped norm of x times w */
+    BT_OP_LINEAR,       /* y (+)= W x */
+    BT_OP_ROPE_ANGLES,  /* y = cos and sin of position * frequency, times a factor */
+    BT_OP_ROPE,         /* rotates each head of x in place */
+    BT_OP_STORE,        /* appends each head of x to a per-position state */
+    BT_OP_ATTENTION,    /* causal softmax attention over the states k, v */
+    BT_OP_GATE_MUL,     /* y *= act(g) */
+    BT_OP_ACT_MUL,      /* y = act(g) * u */
+    BT_OP_ROUTE,        /* router logits -> routes */
+    BT_OP_MOE_UP_GATE,  /* h[s] = silu(Wgate_e x) * (Wup_e x) for each selected e = ids[s] */
+    BT_OP_MOE_DOWN_SUM, /* y += sum_s weights[s] * (Wdown_e h[s]), in order of s, then + shared */
+    BT_OP_MOE_VALUES,   /* y = sum_s weights[s] * silu(W_e x), in order of s */
+    BT_OP_SELECT_ROWS,  /* y (logits space) = rows of x that want logits */
     BT_N_OPS,
 } bt_op_kind;
 
@@ -83,9 +83,9 @@ typedef enum bt_class {
 } bt_class;
 
 typedef struct bt_op {
-    uint8_t kind;   /* bt_op_kind */
-    bool barrier;   /* all threads must have finished every earlier op */
-    int16_t layer;  /* -1: outside the layers; for traces */
+    uint8_t kind;  /* bt_op_kind */
+    bool barrier;  /* all threads must have finished every earlier op */
+    int16_t layer; /* -1: outside the layers; for traces */
     union {
         struct {
             bt_act y;
@@ -111,18 +111,18 @@ typedef struct bt_op {
             uint32_t n_heads, head_dim, n_pairs; /* pairs (j, j + head_dim / 2), j < n_pairs */
         } rope;
         struct {
-            bt_act x;       /* [n_strips * width] */
+            bt_act x; /* [n_strips * width] */
             uint32_t state;
         } store;
         struct {
-            bt_act y, q;    /* [n_heads * head_dim] */
-            uint32_t k, v;  /* states; a strip per KV head; query head h reads strip h / (n_heads / n_strips) */
+            bt_act y, q;   /* [n_heads * head_dim] */
+            uint32_t k, v; /* states; a strip per KV head; query head h reads strip h / (n_heads / n_strips) */
             uint32_t n_heads, head_dim;
             float scale;
         } attention;
         struct {
             bt_act y, g;
-            uint32_t act;   /* bt_fn */
+            uint32_t act; /* bt_fn */
         } gate_mul;
         struct {
             bt_act y, g, u;
@@ -135,10 +135,10 @@ typedef struct bt_op {
             uint32_t score; /* bt_router */
             bool renormalise;
             float scale;
-            int32_t force;  /* -1 */
+            int32_t force; /* -1 */
         } route;
         struct {
-            bt_act h, x;    /* h: [k * width], slot s at s * width */
+            bt_act h, x; /* h: [k * width], slot s at s * width */
             bt_routes routes;
             uint32_t gate, up, stride, n_experts; /* expert e: weights gate + e * stride, up + e * stride */
             uint32_t act;
@@ -162,7 +162,7 @@ typedef struct bt_op {
 
 #define BT_NONE UINT32_MAX
 
-/* ---- tape ----------------------------------------------------------------------------------------------------------------- */
+/* ---- tape -------------------------------------------------------------------------------------------------------- */
 
 typedef struct bt_limits {
     uint32_t max_rows;       /* --batch */
@@ -183,8 +183,8 @@ typedef struct bt_tape {
     uint32_t n_weights;
     const bt_op *ops;
     uint32_t n_ops;
-    uint32_t head_begin;    /* ops from here run once per slice of logit rows */
-    bt_act logits;          /* the result, in the logits space */
+    uint32_t head_begin; /* ops from here run once per slice of logit rows */
+    bt_act logits;       /* the result, in the logits space */
     const bt_state *states;
     uint32_t n_states;
     uint64_t slot_bytes;    /* of all states of one timeline; a multiple of 64 */
@@ -202,7 +202,7 @@ void bt_tape_abandon(bt_tape_builder *b);
 bt_status bt_tape_finish(bt_tape_builder *b, bt_act logits, bt_tape **out, bt_error *e); /* frees b in any case */
 void bt_tape_free(bt_tape *t);
 
-bt_act bt_tape_act(bt_tape_builder *b, bt_space space, size_t width);           /* f32 */
+bt_act bt_tape_act(bt_tape_builder *b, bt_space space, size_t width); /* f32 */
 bt_routes bt_tape_routes(bt_tape_builder *b, size_t k);
 uint32_t bt_tape_positions(bt_tape_builder *b, size_t n_strips, size_t width);  /* a per-position state of kv_dtype */
 uint32_t bt_tape_constants(bt_tape_builder *b, const double *values, size_t n); /* copied */
@@ -238,7 +238,7 @@ void bt_op_select_rows(bt_tape_builder *b, bt_act y, bt_act x);
 
 const char *bt_op_name(bt_op_kind kind);
 
-/* ---- step block ------------------------------------------------------------------------------------------------------------ */
+/* ---- step block -------------------------------------------------------------------------------------------------- */
 
 /* Rows [row, row + n_rows) of the step are positions [position, ...) of the timeline in `slot`. Segments cover the rows
  * in order, without gaps; a slot occurs at most once. */
