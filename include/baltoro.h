@@ -24,14 +24,14 @@ extern "C" {
 #endif
 
 #if defined(__GNUC__)
-#define BT_API __attribute__((visibility("default")))
+#    define BT_API __attribute__((visibility("default")))
 #else
-#define BT_API
+#    define BT_API
 #endif
 
 #define BT_VERSION "0.1.0"
 
-/* ---- errors -------------------------------------------------------------------------------------------------- */
+/* ---- errors ------------------------------------------------------------------------------------------------------ */
 
 typedef enum bt_status {
     BT_OK = 0,
@@ -58,9 +58,9 @@ BT_API void bt_free(void *p);
 /* The library's version, BT_VERSION of the build. */
 BT_API const char *bt_version(void);
 
-/* ---- finding a checkpoint -------------------------------------------------------------------------------------- */
+/* ---- finding a checkpoint ---------------------------------------------------------------------------------------- */
 
-/* The variables that decide where the Hugging Face cache is; NULL = not set. The library itself reads no environment. */
+/* The variables that decide where the Hugging Face cache is; NULL = not set. The library reads no environment. */
 typedef struct bt_cache_env {
     const char *hf_hub_cache;          /* HF_HUB_CACHE */
     const char *huggingface_hub_cache; /* HUGGINGFACE_HUB_CACHE */
@@ -94,21 +94,21 @@ typedef struct bt_generation_defaults {
 BT_API bt_status bt_model_open(const char *path, const bt_model_options *options, bt_model **out, bt_error *e);
 BT_API void bt_model_close(bt_model *m);
 
-BT_API const char *bt_model_folder(const bt_model *m);     /* borrowed; where tokenizer files are looked for */
-BT_API const char *bt_model_family(const bt_model *m);     /* borrowed; "k2_horizon", "llama" */
+BT_API const char *bt_model_folder(const bt_model *m); /* borrowed; where tokenizer files are looked for */
+BT_API const char *bt_model_family(const bt_model *m); /* borrowed; "k2_horizon", "llama" */
 BT_API size_t bt_model_n_vocab(const bt_model *m);
-BT_API size_t bt_model_max_position(const bt_model *m);    /* 0: no limit stated */
-BT_API uint64_t bt_model_n_parameters(const bt_model *m);  /* elements of all tensors, scales not counted */
+BT_API size_t bt_model_max_position(const bt_model *m);   /* 0: no limit stated */
+BT_API uint64_t bt_model_n_parameters(const bt_model *m); /* elements of all tensors, scales not counted */
 /* End ids of config.json and generation_config.json, united, in ascending order; borrowed. */
 BT_API const int32_t *bt_model_end_ids(const bt_model *m, size_t *n);
 BT_API const bt_generation_defaults *bt_model_generation_defaults(const bt_model *m); /* borrowed */
 
-/* ---- engine: the memory and threads that run a model -------------------------------------------------------------- */
+/* ---- engine: the memory and threads that run a model ------------------------------------------------------------- */
 
 typedef struct bt_engine bt_engine;
 
 typedef struct bt_engine_options { /* all zero = the defaults */
-    const char *device;    /* "cpu" */
+    const char *device;            /* "cpu" */
     const char *cpu_level; /* the highest CPU level to use: "scalar", "avx2", "avx512"; NULL: the best there is */
     const char *dtype;     /* of activations: "f32" */
     const char *kv_dtype;  /* "f32" or "bf16" */
@@ -120,7 +120,7 @@ typedef struct bt_engine_options { /* all zero = the defaults */
     const char *root;      /* "" or the folder that holds proc/ and sys/ (tests); NULL: "" */
 } bt_engine_options;
 
-typedef struct bt_memory_plan { /* bytes */
+typedef struct bt_memory_plan {                           /* bytes */
     uint64_t kv, state, scratch, weights_private, tables; /* private, by use */
     uint64_t private_bytes;                               /* their sum */
     uint64_t mapped_bytes;                                /* the checkpoint's files */
@@ -134,11 +134,11 @@ BT_API bt_status bt_engine_plan(const bt_model *m, const bt_engine_options *o, b
 
 /* The model must outlive the engine. Allocates all that steps will need. */
 BT_API bt_status bt_engine_open(const bt_model *m, const bt_engine_options *o, bt_engine **out, bt_error *e);
-BT_API void bt_engine_close(bt_engine *g); /* after its sessions */
+BT_API void bt_engine_close(bt_engine *g);                  /* after its sessions */
 BT_API const char *bt_engine_cpu_level(const bt_engine *g); /* borrowed; the level in use */
 BT_API size_t bt_engine_n_threads(const bt_engine *g);
 
-/* ---- session: one timeline ------------------------------------------------------------------------------------------ */
+/* ---- session: one timeline --------------------------------------------------------------------------------------- */
 
 typedef struct bt_session bt_session;
 
@@ -185,7 +185,7 @@ typedef struct bt_part {
 } bt_part;
 BT_API bt_status bt_engine_step(bt_engine *g, const bt_part *parts, size_t n_parts, bt_error *e);
 
-/* ---- sampler ------------------------------------------------------------------------------------------------------------ */
+/* ---- sampler ----------------------------------------------------------------------------------------------------- */
 
 typedef struct bt_sampler bt_sampler;
 
@@ -206,7 +206,7 @@ BT_API void bt_sampler_accept(bt_sampler *s, int32_t id); /* counts an id of the
 /* Chooses an id and counts it. NaN, or no finite candidate: BT_ERR_NUMERIC. */
 BT_API bt_status bt_sampler_next(bt_sampler *s, const float *logits, int32_t *id, bt_error *e);
 
-/* ---- tokenizer ------------------------------------------------------------------------------------------------------------ */
+/* ---- tokenizer --------------------------------------------------------------------------------------------------- */
 
 typedef struct bt_tokenizer bt_tokenizer;
 

@@ -1,6 +1,6 @@
 /*
- * The backend seam: where a tape runs. A backend owns its threads or device; a plan is a tape made ready on it, with the
- * scratch and the slots that the tape's limits ask for. Steps allocate nothing.
+ * The backend seam: where a tape runs. A backend owns its threads or device; a plan is a tape made ready on it, with
+ * the scratch and the slots that the tape's limits ask for. Steps allocate nothing.
  */
 #ifndef BACKEND_BACKEND_H
 #define BACKEND_BACKEND_H

@@ -1,12 +1,12 @@
 /*
- * Kernels: pure functions over plain pointers and counts. No I/O, no malloc, no threads; the row range is a parameter, so
- * threading stays outside. One table of function pointers per CPU level: bt_kernels_init fills it with the scalar
+ * Kernels: pure functions over plain pointers and counts. No I/O, no malloc, no threads; the row range is a parameter,
+ * so threading stays outside. One table of function pointers per CPU level: bt_kernels_init fills it with the scalar
  * functions, then each ISA file that the level includes overwrites the entries it does better.
  *
  * Contract of every entry (tested by make check-kernels at every level against scalar):
  *   - reads exactly the elements it is given, never past them; pointers to weights and KV have no alignment;
- *   - the result depends on nothing but the values: not on addresses, not on how many rows or tokens share a call, not on
- *     the row range (design.md section 3). A dot product is reduced in one order per level:
+ *   - the result depends on nothing but the values: not on addresses, not on how many rows or tokens share a call, not
+ *     on the row range (design.md section 3). A dot product is reduced in one order per level:
  *     lane = k mod W, chain = (k / W) mod C, counted from the start of the row, then one fixed fold;
  *   - a tail element gets the bits that it would get inside a full vector.
  * Activations are f32. Weights are widened to f32 first (FP8: code times block scale, one rounding).
@@ -41,17 +41,18 @@ typedef struct bt_linear {
 
 /* One tile of keys and values of one KV head against up to BT_ATTN_QUERIES_MAX query vectors. Query i sees keys
  * [0, n_keys[i]) of the tile (0: none: m = -inf, l = 0, acc = 0). Writes a fresh partial result per query:
- *   s_j = scale * dot(q_i, k_j);  m = max s_j;  p_j = exp(s_j - m);  l = sum p_j;  acc[d] = sum_j p_j v_j[d], j ascending */
+ *   s_j = scale * dot(q_i, k_j);  m = max s_j;  p_j = exp(s_j - m);  l = sum p_j;
+ *   acc[d] = sum_j p_j v_j[d], j ascending */
 typedef struct bt_attn {
-    const float *const *q; /* [n_q] pointers to [head_dim] */
+    const float *const *q;  /* [n_q] pointers to [head_dim] */
     const uint32_t *n_keys; /* [n_q], each <= BT_ATTN_TILE */
     size_t n_q;
     const void *k, *v; /* [max n_keys][head_dim], contiguous, of kv_dtype */
     bt_dtype kv_dtype; /* BT_F32, BT_BF16 or BT_F16 */
     size_t head_dim;
     float scale;
-    float *m, *l;   /* [n_q] */
-    float *acc;     /* [n_q][head_dim] */
+    float *m, *l; /* [n_q] */
+    float *acc;   /* [n_q][head_dim] */
     void *scratch;
 } bt_attn;
 
@@ -72,8 +73,8 @@ typedef struct bt_route {
     bt_score_kind score;
     bool renormalise;
     float scale;
-    int32_t force; /* >= 0: this expert is ranked first whatever its score (ablation); -1: none */
-    int32_t *ids;  /* [k] */
+    int32_t force;  /* >= 0: this expert is ranked first whatever its score (ablation); -1: none */
+    int32_t *ids;   /* [k] */
     float *weights; /* [k] */
     float *scratch; /* [2 n] */
 } bt_route;
@@ -94,11 +95,12 @@ typedef struct bt_kernels {
     /* Rotates pairs (j, j + half) for j < n_pairs in place: cos = angles[j], sin = angles[n_pairs + j]. */
     void (*rope)(float *x, const float *angles, size_t n_pairs, size_t half);
 
-    void (*add)(float *y, const float *x, size_t n);                       /* y += x */
-    void (*scale_add)(float *y, const float *x, float a, size_t n);        /* y += a * x */
-    void (*act)(float *y, const float *x, size_t n, bt_act_kind kind);     /* y = act(x); y may be x */
-    void (*gate_mul)(float *y, const float *g, size_t n, bt_act_kind kind);           /* y *= act(g) */
-    void (*act_mul)(float *y, const float *g, const float *u, size_t n, bt_act_kind kind); /* y = act(g) * u; y may be g or u */
+    void (*add)(float *y, const float *x, size_t n);                        /* y += x */
+    void (*scale_add)(float *y, const float *x, float a, size_t n);         /* y += a * x */
+    void (*act)(float *y, const float *x, size_t n, bt_act_kind kind);      /* y = act(x); y may be x */
+    void (*gate_mul)(float *y, const float *g, size_t n, bt_act_kind kind); /* y *= act(g) */
+    void (*act_mul)(float *y, const float *g, const float *u, size_t n,
+                    bt_act_kind kind); /* y = act(g) * u; y may be g or u */
 
     void (*route)(const bt_route *r);
 

@@ -1,10 +1,10 @@
 /*
- * The tape: what a model family writes once and a backend replays for every step. Ops are plain structs without pointers;
- * nothing on a tape depends on a position, a token or a timeline: these are in the step block (bt_step).
+ * The tape: what a model family writes once and a backend replays for every step. Ops are plain structs without
+ * pointers; nothing on a tape depends on a position, a token or a timeline: these are in the step block (bt_step).
  *
- * An activation (bt_act) is a place in the engine's scratch: one row per token of the step. Weights are indices into the
- * model's weight table; expert ops take a first index and a stride. The builder checks every shape against that table
- * (a mismatch is our own mistake: an assertion), and finds where an op must wait for earlier ones (op.barrier).
+ * An activation (bt_act) is a place in the engine's scratch: one row per token of the step. Weights are indices into
+ * the model's weight table; expert ops take a first index and a stride. The builder checks every shape against that
+ * table (a mismatch is our own mistake: an assertion), and finds where an op must wait for earlier ones (op.barrier).
  */
 #ifndef TAPE_TAPE_H
 #define TAPE_TAPE_H
