@@ -1,0 +1,429 @@
+/*
+ * Tokenizer: text to ids and back, as Hugging Face's byte-level BPE tokenizers do it.
+ *
+ *   text -> added tokens are cut out (if asked) -> each piece normalised -> added tokens of the normalised kind
+ *        -> each piece split by the pre-tokenizer -> bytes -> merged -> ids
+ *
+ * A tokenizer is immutable once open and may be shared between threads: whatever an encoding writes lives in a `run` of
+ * its own. Ids come from names in the file; none is known here.
+ *
+ * The BOS rule (bt_tokenizer_bos): add_bos_token of tokenizer_config.json where it is given, with its bos_token; else
+ * the token that the post-processor's template begins with. Nothing is ever put before a text by encoding itself.
+ * Decoding leaves clean_up_tokenization_spaces off: it would change text that the model wrote.
+ */
+#include "text/tokenizer.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/utf8.h"
+#include "text/added.h"
+#include "text/bpe.h"
+#include "text/normalize.h"
+#include "text/split.h"
+#include "text/tokenizer_json.h"
+#include "text/vocab.h"
+
+#define FILE_BYTES_MAX ((size_t)512 << 20)
+#define TEXT_BYTES_MAX ((size_t)1 << 29) /* an encoding takes up to 60 bytes of memory for each */
+
+struct bt_tokenizer {
+    bt_vocab vocab;
+    bool ignore_merges; /* a piece that is a token is that token, whatever the merges say */
+    bool nfc;
+    bool add_prefix_space;
+    bt_splitter *splitters[BT_SPLITS_MAX];
+    size_t n_splitters;
+    size_t n_before_prefix;     /* of them, those that act before add_prefix_space */
+    bt_added *added;            /* looked for in the text as it is */
+    bt_added *added_normalized; /* looked for in the normalised text */
+    int32_t bos;
+};
+
+/* ---- opening
+ * ----------------------------------------------------------------------------------------------------------
+ */
+
+static bt_status add_tokens(bt_tokenizer *t, const bt_tokenizer_spec *s, bt_error *e)
+{
+    bt_nfc nfc = {0};
+    bt_status st = bt_added_open(&t->added, e);
+    if (st == BT_OK) st = bt_added_open(&t->added_normalized, e);
+    for (size_t i = 0; i < s->n_added && st == BT_OK; i++) {
+        const bt_added_token *token = &s->added[i];
+        st = bt_vocab_add_token(&t->vocab, token->text, token->size, token->id, token->special, e);
+        const char *text = token->text;
+        size_t size = token->size;
+        if (st == BT_OK && token->normalized && t->nfc) st = bt_nfc_apply(&nfc, text, size, &text, &size, e);
+        if (st == BT_OK) st = bt_added_add(token->normalized ? t->added_normalized : t->added, text, size, token, e);
+    }
+    bt_nfc_free(&nfc);
+    return st;
+}
+
+static bt_status open_splitters(bt_tokenizer *t, const bt_tokenizer_spec *s, bt_error *e)
+{
+    for (size_t i = 0; i < s->n_splits; i++) {
+        const bt_split_spec *p = &s->splits[i];
+        bt_status st = bt_splitter_open(p->pattern, p->size, p->literal, p->behavior, p->invert, &t->splitters[i], e);
+        if (st != BT_OK) return st;
+        t->n_splitters++;
+    }
+    t->n_before_prefix = s->n_splits - (s->byte_level_splits ? 1 : 0);
+    return BT_OK;
+}
+
+static bt_status find_bos(bt_tokenizer *t, const bt_tokenizer_spec *s, bt_error *e)
+{
+    t->bos = -1;
+    const char *bos = s->add_bos == BT_ADD_BOS_YES ? s->bos_token : s->template_bos;
+    if (s->add_bos == BT_ADD_BOS_NO || bos == NULL) return BT_OK;
+    t->bos = bt_tokenizer_find(t, bos);
+    if (t->bos >= 0) return BT_OK;
+    return bt_fail(e, BT_ERR_FORMAT, "the token to put before a text, \"%.80s\", is not in the vocabulary", bos);
+}
+
+/* Finishes what the spec began; takes its vocabulary. */
+static bt_status build(bt_tokenizer *t, bt_tokenizer_spec *s, bt_error *e)
+{
+    int32_t id_max = -1;
+    for (size_t i = 0; i < s->n_added; i++) {
+        if (s->added[i].id > id_max) id_max = s->added[i].id;
+    }
+    t->vocab = s->vocab;
+    s->vocab = (bt_vocab){0};
+    t->ignore_merges = s->ignore_merges;
+    t->nfc = s->nfc;
+    t->add_prefix_space = s->add_prefix_space;
+    bt_status st = bt_vocab_finish(&t->vocab, id_max, e);
+    if (st == BT_OK) st = add_tokens(t, s, e);
+    if (st == BT_OK) st = open_splitters(t, s, e);
+    if (st == BT_OK) st = find_bos(t, s, e);
+    return st;
+}
+
+bt_status bt_tokenizer_open_text(const char *json, size_t json_size, const char *config, size_t config_size,
+                                 bt_tokenizer **out, bt_error *e)
+{
+    bt_tokenizer_spec spec = {0};
+    bt_tokenizer *t = bt_calloc(1, sizeof *t);
+    if (t == NULL) return bt_fail(e, BT_ERR_MEMORY, "no memory for a tokenizer");
+    bt_status st = bt_tokenizer_json_read(json, json_size, &spec, e);
+    if (st != BT_OK) (void)bt_fail_in(e, st, "tokenizer.json");
+    if (st == BT_OK && config != NULL) {
+        st = bt_tokenizer_config_read(config, config_size, &spec, e);
+        if (st != BT_OK) (void)bt_fail_in(e, st, "tokenizer_config.json");
+    }
+    if (st == BT_OK) {
+        st = build(t, &spec, e);
+        if (st != BT_OK) (void)bt_fail_in(e, st, "tokenizer.json");
+    }
+    bt_tokenizer_spec_free(&spec);
+    if (st == BT_OK) {
+        *out = t;
+    } else {
+        bt_tokenizer_close(t);
+    }
+    return st;
+}
+
+bt_status bt_tokenizer_open(const char *folder, bt_tokenizer **out, bt_error *e)
+{
+    char *json_path = bt_path_join(folder, "tokenizer.json");
+    char *config_path = bt_path_join(folder, "tokenizer_config.json");
+    char *json = NULL, *config = NULL;
+    size_t json_size = 0, config_size = 0;
+    bt_status st = BT_OK;
+    if (json_path == NULL || config_path == NULL) st = bt_fail(e, BT_ERR_MEMORY, "no memory for a path");
+    if (st == BT_OK) st = bt_read_file(json_path, FILE_BYTES_MAX, &json, &json_size, e);
+    if (st == BT_OK && bt_path_exists(config_path)) {
+        st = bt_read_file(config_path, FILE_BYTES_MAX, &config, &config_size, e);
+    }
+    if (st == BT_OK) {
+        st = bt_tokenizer_open_text(json, json_size, config, config_size, out, e);
+        if (st != BT_OK) (void)bt_fail_in(e, st, "%s", folder);
+    }
+    bt_free(json);
+    bt_free(config);
+    bt_free(json_path);
+    bt_free(config_path);
+    return st;
+}
+
+void bt_tokenizer_close(bt_tokenizer *t)
+{
+    if (t == NULL) return;
+    for (size_t i = 0; i < t->n_splitters; i++) bt_splitter_close(t->splitters[i]);
+    bt_added_close(t->added);
+    bt_added_close(t->added_normalized);
+    bt_vocab_free(&t->vocab);
+    bt_free(t);
+}
+
+/* ---- asking
+ * -----------------------------------------------------------------------------------------------------------
+ */
+
+size_t bt_tokenizer_n_vocab(const bt_tokenizer *t)
+{
+    return t->vocab.n_ids;
+}
+
+size_t bt_tokenizer_token_bytes_max(const bt_tokenizer *t)
+{
+    return t->vocab.token_bytes_max;
+}
+
+bool bt_tokenizer_is_added(const bt_tokenizer *t, int32_t id)
+{
+    return id >= 0 && (size_t)id < t->vocab.n_ids && (t->vocab.tokens[id].flags & BT_TOKEN_ADDED) != 0;
+}
+
+int32_t bt_tokenizer_bos(const bt_tokenizer *t)
+{
+    return t->bos;
+}
+
+/* Bytes into GPT-2's alphabet, to key [2 * n]. */
+static size_t bytes_to_key(const char *bytes, size_t n, char *key)
+{
+    size_t used = 0;
+    for (size_t i = 0; i < n; i++) used += bt_byte_to_char((uint8_t)bytes[i], key + used);
+    return used;
+}
+
+/* A rare question (a handful of names at start): a walk over the tokens needs no table. */
+int32_t bt_tokenizer_find(const bt_tokenizer *t, const char *text)
+{
+    size_t size = strlen(text);
+    int32_t found = -1;
+    for (size_t id = 0; id < t->vocab.n_ids; id++) {
+        const bt_token *token = &t->vocab.tokens[id];
+        if (token->text == NULL || token->size != size || memcmp(token->text, text, size) != 0) continue;
+        if ((token->flags & BT_TOKEN_ADDED) != 0) return (int32_t)id;
+        if (found < 0) found = (int32_t)id;
+    }
+    return found;
+}
+
+bt_status bt_tokenizer_text(const bt_tokenizer *t, int32_t id, unsigned flags, const char **text, size_t *size,
+                            bt_error *e)
+{
+    const bt_token *token = id >= 0 && (size_t)id < t->vocab.n_ids ? &t->vocab.tokens[id] : NULL;
+    if (token == NULL || token->text == NULL) {
+        return bt_fail(e, BT_ERR_USAGE, "the id %d stands for no token (the vocabulary ends at %zu)", (int)id,
+                       t->vocab.n_ids);
+    }
+    bool hidden = (token->flags & BT_TOKEN_SPECIAL) != 0 && (flags & BT_TEXT_SPECIAL) == 0;
+    *text = hidden ? "" : token->text;
+    *size = hidden ? 0 : token->size;
+    return BT_OK;
+}
+
+/* ---- encoding
+ * ---------------------------------------------------------------------------------------------------------
+ */
+
+typedef struct run { /* one encoding */
+    const bt_tokenizer *t;
+    bt_ids ids;
+    bt_nfc nfc;
+    bt_splitting *splitting;
+    bt_spans pieces, next_pieces; /* before and after a split */
+    bt_spans prefixed;            /* of the piece with its prefix space */
+    char *prefix;                 /* that piece */
+    size_t prefix_bytes;
+    bt_bpe bpe;
+    uint64_t n_scanned;
+    bt_error *e;
+} run;
+
+static void run_done(run *r)
+{
+    bt_free(r->ids.data);
+    bt_nfc_free(&r->nfc);
+    bt_splitting_close(r->splitting);
+    bt_free(r->pieces.data);
+    bt_free(r->next_pieces.data);
+    bt_free(r->prefixed.data);
+    bt_free(r->prefix);
+    bt_bpe_free(&r->bpe);
+}
+
+static bt_status encode_piece(run *r, const char *piece, size_t n)
+{
+    const bt_vocab *v = &r->t->vocab;
+    char key[2 * BT_KEY_BYTES_MAX];
+    if (r->t->ignore_merges && n <= BT_KEY_BYTES_MAX) {
+        int32_t id = bt_vocab_find(v, key, bytes_to_key(piece, n, key));
+        if (id >= 0) return bt_ids_add(&r->ids, id, r->e);
+    }
+    return bt_bpe_encode(v, &r->bpe, piece, n, &r->ids, r->e);
+}
+
+/* Applies splitters [first, end) to the pieces of the text in r->pieces. */
+static bt_status split_pieces(run *r, const char *text, size_t first, size_t end, bt_spans *pieces)
+{
+    bt_status st = BT_OK;
+    for (size_t i = first; i < end && st == BT_OK; i++) {
+        r->next_pieces.n = 0;
+        for (size_t k = 0; k < pieces->n && st == BT_OK; k++) {
+            st = bt_split(r->t->splitters[i], r->splitting, text, pieces->data[k], &r->next_pieces, r->e);
+        }
+        bt_spans done = *pieces;
+        *pieces = r->next_pieces;
+        r->next_pieces = done;
+    }
+    return st;
+}
+
+static bt_status encode_pieces(run *r, const char *text, const bt_spans *pieces)
+{
+    bt_status st = BT_OK;
+    for (size_t i = 0; i < pieces->n && st == BT_OK; i++) {
+        st = encode_piece(r, text + pieces->data[i].at, pieces->data[i].size);
+    }
+    return st;
+}
+
+/* The last step of a tokenizer with add_prefix_space, for one piece. */
+static bt_status encode_prefixed(run *r, const char *piece, size_t n)
+{
+    if (n + 1 > r->prefix_bytes) {
+        char *more = bt_realloc(r->prefix, n + 1 + n / 2, 1);
+        if (more == NULL) return bt_fail(r->e, BT_ERR_MEMORY, "no memory for a piece of %zu bytes", n);
+        r->prefix = more;
+        r->prefix_bytes = n + 1 + n / 2;
+    }
+    size_t add = piece[0] != ' ';
+    r->prefix[0] = ' ';
+    memcpy(r->prefix + add, piece, n);
+    r->prefixed.n = 0;
+    bt_status st = bt_spans_add(&r->prefixed, 0, n + add, r->e);
+    if (st == BT_OK) st = split_pieces(r, r->prefix, r->t->n_before_prefix, r->t->n_splitters, &r->prefixed);
+    return st == BT_OK ? encode_pieces(r, r->prefix, &r->prefixed) : st;
+}
+
+/* Normalised text without added tokens. */
+static bt_status encode_plain(run *r, const char *text, size_t n)
+{
+    if (n == 0) return BT_OK;
+    size_t n_splitters = r->t->add_prefix_space ? r->t->n_before_prefix : r->t->n_splitters;
+    r->pieces.n = 0;
+    bt_status st = bt_spans_add(&r->pieces, 0, n, r->e);
+    if (st == BT_OK) st = split_pieces(r, text, 0, n_splitters, &r->pieces);
+    if (st != BT_OK || !r->t->add_prefix_space) return st == BT_OK ? encode_pieces(r, text, &r->pieces) : st;
+    for (size_t i = 0; i < r->pieces.n && st == BT_OK; i++) {
+        st = encode_prefixed(r, text + r->pieces.data[i].at, r->pieces.data[i].size);
+    }
+    return st;
+}
+
+/* Encodes text with the tokens of `added` cut out and `rest` applied to what is between them. */
+static bt_status encode_around(run *r, const bt_added *added, const char *text, size_t n,
+                               bt_status (*rest)(run *r, const char *text, size_t n))
+{
+    bt_added_scan scan = {.text = text, .size = n};
+    bt_status st = BT_OK;
+    bool more = !bt_added_is_empty(added);
+    if (!more) return rest(r, text, n);
+    while (more && st == BT_OK) {
+        size_t gap, gap_size;
+        int32_t id = -1;
+        more = bt_added_next(added, &scan, &gap, &gap_size, &id);
+        st = rest(r, text + gap, gap_size);
+        if (more && st == BT_OK) st = bt_ids_add(&r->ids, id, r->e);
+    }
+    r->n_scanned += scan.n_steps;
+    return st;
+}
+
+/* Text as it came, without added tokens of the first kind. */
+static bt_status encode_raw(run *r, const char *text, size_t n)
+{
+    bt_status st = BT_OK;
+    if (r->t->nfc) st = bt_nfc_apply(&r->nfc, text, n, &text, &n, r->e);
+    return st == BT_OK ? encode_plain(r, text, n) : st;
+}
+
+static bt_status encode_raw_special(run *r, const char *text, size_t n)
+{
+    bt_status st = BT_OK;
+    if (r->t->nfc) st = bt_nfc_apply(&r->nfc, text, n, &text, &n, r->e);
+    return st == BT_OK ? encode_around(r, r->t->added_normalized, text, n, encode_plain) : st;
+}
+
+static bt_status encode(const bt_tokenizer *t, const char *text, size_t size, unsigned flags, int32_t **ids, size_t *n,
+                        bt_encode_steps *steps, bt_error *e)
+{
+    if (size > TEXT_BYTES_MAX) {
+        return bt_fail(e, BT_ERR_USAGE, "a text of %zu bytes; the limit is %zu", size, TEXT_BYTES_MAX);
+    }
+    size_t valid = bt_utf8_valid_prefix(text, size);
+    if (valid != size) return bt_fail(e, BT_ERR_USAGE, "the text is not UTF-8 at byte %zu", valid);
+    run r = {.t = t, .e = e};
+    bt_status st = bt_splitting_open(size, steps != NULL, &r.splitting, e);
+    if (st == BT_OK && (flags & BT_TEXT_SPECIAL) != 0) {
+        st = encode_around(&r, t->added, text, size, encode_raw_special);
+    } else if (st == BT_OK) {
+        st = encode_raw(&r, text, size);
+    }
+    if (st == BT_OK && r.ids.data == NULL) st = bt_ids_reserve(&r.ids, 1, e); /* no ids is a list too */
+    if (st == BT_OK && steps != NULL) {
+        *steps = (bt_encode_steps){.scanned = r.n_scanned + r.nfc.n_steps,
+                                   .split = bt_splitting_n_steps(r.splitting),
+                                   .merged = r.bpe.n_steps};
+    }
+    if (st == BT_OK) {
+        *ids = r.ids.data;
+        *n = r.ids.n;
+        r.ids.data = NULL;
+    }
+    run_done(&r);
+    return st;
+}
+
+bt_status bt_tokenizer_encode(const bt_tokenizer *t, const char *text, size_t size, unsigned flags, int32_t **ids,
+                              size_t *n, bt_error *e)
+{
+    return encode(t, text, size, flags, ids, n, NULL, e);
+}
+
+bt_status bt_tokenizer_encode_counted(const bt_tokenizer *t, const char *text, size_t size, unsigned flags,
+                                      int32_t **ids, size_t *n, bt_encode_steps *steps, bt_error *e)
+{
+    return encode(t, text, size, flags, ids, n, steps, e);
+}
+
+/* ---- decoding
+ * ---------------------------------------------------------------------------------------------------------
+ */
+
+bt_status bt_tokenizer_decode(const bt_tokenizer *t, const int32_t *ids, size_t n, unsigned flags, char **text,
+                              size_t *size, bt_error *e)
+{
+    bt_text all = {0};
+    bt_decoder *d = NULL;
+    const char *part = "";
+    size_t part_size = 0;
+    bt_status st = bt_decoder_open(t, flags, &d, e);
+    for (size_t i = 0; i < n && st == BT_OK; i++) {
+        st = bt_decoder_push(d, ids[i], &part, &part_size, e);
+        if (st == BT_OK) bt_text_add(&all, part, part_size);
+    }
+    if (st == BT_OK) {
+        bt_decoder_finish(d, &part, &part_size);
+        bt_text_add(&all, part, part_size);
+        if (!bt_text_ok(&all)) st = bt_fail(e, BT_ERR_MEMORY, "no memory for a text of %zu tokens", n);
+    }
+    bt_decoder_close(d);
+    if (st == BT_OK) {
+        *text = all.data;
+        *size = all.size;
+    } else {
+        bt_text_free(&all);
+    }
+    return st;
+}

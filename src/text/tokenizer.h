@@ -1,0 +1,27 @@
+/* What the files of text/ share of a tokenizer beyond baltoro.h. */
+#ifndef TEXT_TOKENIZER_H
+#define TEXT_TOKENIZER_H
+
+#include "baltoro.h"
+
+/* A tokenizer from the text of tokenizer.json and of tokenizer_config.json (NULL: there is none). */
+bt_status bt_tokenizer_open_text(const char *json, size_t json_size, const char *config, size_t config_size,
+                                 bt_tokenizer **out, bt_error *e);
+
+/* What decoding prints for this id, borrowed; "" for a special token unless flags has BT_TEXT_SPECIAL. */
+bt_status bt_tokenizer_text(const bt_tokenizer *t, int32_t id, unsigned flags, const char **text, size_t *size,
+                            bt_error *e);
+size_t bt_tokenizer_token_bytes_max(const bt_tokenizer *t);
+
+/* The work of an encoding, counted where a bad input could make it grow faster than n log n. */
+typedef struct bt_encode_steps {
+    uint64_t scanned; /* bytes looked at in search of added tokens, bytes and characters normalised */
+    uint64_t split;   /* bytes that the pattern matcher touched, forwards and backwards */
+    uint64_t merged;  /* symbols made, levels that entries of the merge heap moved */
+} bt_encode_steps;
+
+/* bt_tokenizer_encode, counting its steps (and slower for it). */
+bt_status bt_tokenizer_encode_counted(const bt_tokenizer *t, const char *text, size_t size, unsigned flags,
+                                      int32_t **ids, size_t *n, bt_encode_steps *steps, bt_error *e);
+
+#endif
