@@ -79,7 +79,22 @@ static void measure_experts(bt_cpu_layout *l, uint32_t n_experts, uint32_t k)
     l->k = max_u32(l->k, k);
 }
 
-/* The largest of every kind, and the partial results of one row of attention over a full context. */
+/* Bytes for the partial results of an attention op that is cut along the keys: over a full context, for as many single
+ * rows as are cut at most. */
+static uint64_t partials_of(const bt_op *op, const bt_backend_options *o, const bt_tape *t)
+{
+    uint64_t n_tiles = bt_cpu_div_up(t->limits.context, BT_ATTN_TILE);
+    if (o->n_threads == 1 || n_tiles == 1) return 0;
+    uint64_t n_strips = t->states[op->u.attention.k].n_strips;
+    uint64_t n_rows = bt_cpu_div_up(BT_CPU_SPLIT_BELOW * o->n_threads, n_strips);
+    /* head_dim + 2 floats a head, each strip's rounded up to 16 */
+    uint64_t row = (uint64_t)op->u.attention.q.width + 18 * (uint64_t)op->u.attention.n_heads;
+    uint64_t most = BT_CPU_PARTIALS_BYTES_MAX / sizeof(float);
+    uint64_t floats = row > most / n_tiles / n_rows ? most : row * n_tiles * n_rows;
+    return floats * sizeof(float);
+}
+
+/* The largest of every kind. */
 static void measure_ops(bt_cpu_layout *l, const bt_backend_options *o, const bt_tape *t)
 {
     for (uint32_t i = 0; i < t->n_ops; i++) {
@@ -95,13 +110,8 @@ static void measure_ops(bt_cpu_layout *l, const bt_backend_options *o, const bt_
             measure_experts(l, op->u.moe_values.n_experts, op->u.moe_values.routes.ids.width);
         if (op->kind != BT_OP_ATTENTION) continue;
         l->head_dim = max_u32(l->head_dim, op->u.attention.head_dim);
-        uint64_t n_tiles = bt_cpu_div_up(t->limits.context, BT_ATTN_TILE);
-        if (o->n_threads == 1 || n_tiles == 1) continue;
-        /* head_dim + 2 floats a head, each strip's rounded up to 16 */
-        uint64_t row = (uint64_t)op->u.attention.q.width + 18 * (uint64_t)op->u.attention.n_heads;
-        uint64_t most = BT_CPU_PARTIALS_BYTES_MAX / sizeof(float);
-        uint64_t wanted = row > most / n_tiles ? most : row * n_tiles;
-        if (l->partials_bytes < wanted * sizeof(float)) l->partials_bytes = wanted * sizeof(float);
+        uint64_t wanted = partials_of(op, o, t);
+        if (l->partials_bytes < wanted) l->partials_bytes = wanted;
     }
 }
 
