@@ -171,6 +171,7 @@ static bool read_escape(bt_json *j, char out[4], size_t *n)
 
 static bool buffer_add(bt_json *j, const char *s, size_t n)
 {
+    if (n == 0) return true;
     if (n > j->buffer_bytes - j->size) {
         size_t bytes = j->buffer_bytes * 2 > j->size + n ? j->buffer_bytes * 2 : j->size + n + 64;
         char *more = bt_realloc(j->buffer, bytes, 1);
@@ -414,18 +415,26 @@ bool bt_json_i64(const char *text, size_t size, int64_t *v)
     return true;
 }
 
+/* The texts that strtod may see: it would also take "0x1p3", "inf", " 1", "nan(2)". */
+static bool is_number_text(const char *s, size_t n)
+{
+    static const char *const words[] = {"NaN", "Infinity", "-Infinity"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        if (strcmp(s, words[i]) == 0) return true;
+    }
+    return strspn(s, "0123456789+-.eE") == n && s[0] != '+';
+}
+
 bool bt_json_f64(const char *text, size_t size, double *v)
 {
     char copy[NUMBER_BYTES_MAX + 1]; /* strtod wants a terminator */
     if (size == 0 || size > NUMBER_BYTES_MAX) return false;
-    if (strchr("-0123456789NI", text[0]) == NULL || text[0] == '\0')
-        return false; /* strtod would skip spaces and '+' */
     memcpy(copy, text, size);
     copy[size] = '\0';
-    bool hexadecimal = strpbrk(copy, "xXpP") != NULL; /* strtod would read it */
+    if (!is_number_text(copy, size)) return false;
     /* The host program may have set a locale with a decimal comma. glibc and musl give "C" without allocating. */
     locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    if (c == (locale_t)0 || hexadecimal) return false;
+    if (c == (locale_t)0) return false;
     char *end;
     errno = 0;
     double value = strtod_l(copy, &end, c);

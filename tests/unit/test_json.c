@@ -218,9 +218,9 @@ static void skipping_and_failing(void **state)
     assert_true(bt_json_text_is(&j, "d"));
     assert_false(bt_json_text_is(&j, "dd"));
     assert_int_equal(bt_json_fail(&j, "key %s", "d"), BT_ERR_FORMAT);
-    assert_string_equal(e.message, "line 1, column 41: key d");
+    assert_string_equal(e.message, "line 1, column 40: key d");
     assert_int_equal(bt_json_fail(&j, "another"), BT_ERR_FORMAT); /* the first stays */
-    assert_string_equal(e.message, "line 1, column 41: key d");
+    assert_string_equal(e.message, "line 1, column 40: key d");
     assert_int_equal(bt_json_next(&j), BT_JSON_ERROR);
     assert_false(bt_json_skip(&j, BT_JSON_ERROR));
     bt_json_done(&j);
