@@ -122,7 +122,7 @@ void bt_sampler_accept(bt_sampler *s, int32_t id)
     s->seen[s->n_seen++] = id;
 }
 
-/* ---- selection --------------------------------------------------------------------------------------------------- */
+/* ---- selection ------------------------------------------------------------------------------------------------- */
 
 static bool is_heavier(const bt_candidate *a, const bt_candidate *b)
 {
@@ -173,8 +173,7 @@ static size_t select_heaviest(bt_candidate *c, size_t n, double goal, bool by_we
     return begin < n ? begin + 1 : n;
 }
 
-/* ---- one choice ----------------------------------------------------------------------------------------------------
- */
+/* ---- one choice ------------------------------------------------------------------------------------------------ */
 
 /* The logits after the penalty: the caller's own where it is off. Clamped to finite: a penalty bans nothing. */
 static const float *penalise(bt_sampler *s, const float *logits)
@@ -309,7 +308,7 @@ bt_status bt_sampler_next(bt_sampler *s, const float *logits, int32_t *id, bt_er
     assert(logits != NULL);
     assert(id != NULL);
     const float *penalised = penalise(s, logits);
-    float maximum;
+    float maximum = -INFINITY;
     bt_status st = find_maximum(s, penalised, &maximum, e);
     if (st != BT_OK) return st;
     int32_t chosen = choose(s, penalised, maximum);

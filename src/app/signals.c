@@ -1,0 +1,90 @@
+/* Signals; see signals.h. Handlers here call only what POSIX lists as async-signal-safe. */
+#include "app/signals.h"
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { N_WATCHED_MAX = 4096, EXIT_MODEL = 3, EXIT_INTERRUPTED = 130 };
+
+typedef struct bt_watched {
+    const char *path;
+    uintptr_t begin, end;
+} bt_watched;
+
+static volatile sig_atomic_t is_deferred, is_interrupted;
+static bt_watched watched[N_WATCHED_MAX];
+static atomic_size_t n_watched;
+
+static void say(const char *text)
+{
+    (void)!write(STDERR_FILENO, text, strlen(text));
+}
+
+static void on_interrupt(int signal_number)
+{
+    (void)signal_number; /* SA_RESETHAND: the next one kills */
+    if (!is_deferred) {
+        say("\nbaltoro: interrupted\n");
+        _exit(EXIT_INTERRUPTED);
+    }
+    is_interrupted = 1;
+}
+
+static void on_bus_error(int signal_number, siginfo_t *info, void *context)
+{
+    (void)signal_number;
+    (void)context;
+    uintptr_t address = (uintptr_t)info->si_addr;
+    size_t n = atomic_load_explicit(&n_watched, memory_order_acquire);
+    for (size_t i = 0; i < n; i++) {
+        if (address < watched[i].begin || address >= watched[i].end) continue;
+        say("\nbaltoro: ");
+        say(watched[i].path);
+        say(": the file shrank, or could not be read, while it was in use\n");
+        _exit(EXIT_MODEL);
+    }
+    /* Not ours: a bug. The default action leaves a core to look at. */
+    (void)signal(SIGBUS, SIG_DFL);
+    (void)raise(SIGBUS);
+}
+
+void bt_signals_install(void)
+{
+    struct sigaction interrupt = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
+    struct sigaction bus = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO};
+    (void)sigemptyset(&interrupt.sa_mask);
+    (void)sigemptyset(&bus.sa_mask);
+    struct sigaction before;
+    /* nohup and shells that run a job in the background set SIGINT to be ignored: leave it so. */
+    if (sigaction(SIGINT, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+        (void)sigaction(SIGINT, &interrupt, NULL);
+    (void)sigaction(SIGTERM, &interrupt, NULL);
+    (void)sigaction(SIGBUS, &bus, NULL);
+    (void)signal(SIGPIPE, SIG_IGN);
+}
+
+void bt_signals_defer(bool deferred)
+{
+    is_deferred = deferred;
+}
+
+bool bt_signals_interrupted(void)
+{
+    return is_interrupted != 0;
+}
+
+bool bt_signals_watch(const char *path, const void *data, size_t size)
+{
+    size_t n = atomic_load_explicit(&n_watched, memory_order_relaxed);
+    if (n == N_WATCHED_MAX) return false;
+    watched[n] = (bt_watched){.path = path, .begin = (uintptr_t)data, .end = (uintptr_t)data + size};
+    atomic_store_explicit(&n_watched, n + 1, memory_order_release);
+    return true;
+}
+
+void bt_signals_forget(void)
+{
+    atomic_store_explicit(&n_watched, 0, memory_order_release);
+}

@@ -1,0 +1,24 @@
+/*
+ * Signals. A handler can only reach global data: these few words are the program's only mutable globals.
+ *
+ *   SIGINT, SIGTERM  the first one ends the work: at once where nothing would be lost (loading, reading the prompt, the
+ *                    first step), else as soon as the running step is done, keeping what was said. The second one
+ * kills. SIGPIPE          ignored: a write says EPIPE. SIGBUS           a checkpoint's file shrank while it was mapped:
+ * names the file and exits with 3.
+ */
+#ifndef APP_SIGNALS_H
+#define APP_SIGNALS_H
+
+#include "baltoro.h"
+
+void bt_signals_install(void);
+
+/* From here on SIGINT only sets a flag (true), or ends the program (false, as at the start). */
+void bt_signals_defer(bool is_deferred);
+bool bt_signals_interrupted(void);
+
+/* Tells the SIGBUS handler which file lies where; path is borrowed until bt_signals_forget. False: the list is full. */
+bool bt_signals_watch(const char *path, const void *data, size_t size);
+void bt_signals_forget(void);
+
+#endif

@@ -1,0 +1,575 @@
+/*
+ * The two tables that the command line is: commands and options. Nothing else knows an option's name, range, default or
+ * environment name; help, completion, the manual page and the parser all read them here.
+ */
+#include "app/options.h"
+
+#define ON(c) (UINT32_C(1) << BT_COMMAND_##c)
+
+enum {
+    ENGINE = ON(RUN) | ON(LOGITS) | ON(VERIFY) | ON(INFO),
+    SCORING = ON(LOGITS) | ON(VERIFY),
+    TOKENS = ON(TOKENIZE) | ON(DETOKENIZE),
+    MODEL = ENGINE | TOKENS,
+    REPORTS = ON(RUN) | ON(LOGITS) | ON(VERIFY) | ON(INFO) | ON(DEVICES),
+    ALL = (UINT32_C(1) << BT_N_COMMANDS) - 1,
+};
+
+/* ---- commands -------------------------------------------------------------------------------------------------- */
+
+static const char *const run_examples[] = {
+    "baltoro run ./K2-Horizon-0.9B -p \"The capital of France is\"",
+    "baltoro run ORG/NAME -f question.txt --temperature 0 -n 200 > answer.txt",
+    NULL,
+};
+static const char *const logits_examples[] = {
+    "baltoro logits ./K2-Horizon-0.9B --ids 0,17,300 --output out.safetensors",
+    NULL,
+};
+static const char *const verify_examples[] = {
+    "baltoro verify ./K2-Horizon-0.9B ./K2-Horizon-0.9B/expected.safetensors",
+    NULL,
+};
+static const char *const tokenize_examples[] = {
+    "baltoro tokenize ./K2-Horizon-0.9B \"Hello, world\"",
+    "printf '\"one\"\\n\"two\"\\n' | baltoro tokenize ./K2-Horizon-0.9B --jsonl",
+    NULL,
+};
+static const char *const detokenize_examples[] = {
+    "baltoro detokenize ./K2-Horizon-0.9B 17,300,42",
+    NULL,
+};
+static const char *const info_examples[] = {
+    "baltoro info ./K2-Horizon-0.9B",
+    "baltoro info ./K2-Horizon-0.9B --context 32768 --json",
+    NULL,
+};
+static const char *const devices_examples[] = {"baltoro devices", NULL};
+static const char *const help_examples[] = {
+    "baltoro help run",
+    "source <(baltoro help --completion bash)",
+    "baltoro help --man > baltoro.1",
+    NULL,
+};
+static const char *const version_examples[] = {"baltoro version", NULL};
+
+const bt_command_spec bt_commands[BT_N_COMMANDS] = {
+    [BT_COMMAND_RUN] =
+        {
+            .name = "run",
+            .arguments = "MODEL",
+            .n_arguments_max = 1,
+            .takes_model = true,
+            .summary = "continue one prompt, streaming the text to stdout",
+            .text =
+                "The prompt is the text of -p, the file of -f, or all of stdin; of a file and of stdin one newline at "
+                "the "
+                "end is dropped. The answer alone goes to stdout, everything else to stderr. The token that begins a "
+                "text (BOS) is put before the prompt once, where the tokenizer's configuration asks for it.\n\n"
+                "Sampling filters act in this order: repetition penalty, temperature, top-k, top-p, min-p. What no "
+                "option sets comes from the model's generation_config.json (do_sample false there means temperature "
+                "0), then from the defaults shown here; stderr says which.\n\n"
+                "The text ends at an end token, a stop string, after -n tokens, or when the context is full; the last "
+                "line on stderr says which. Ctrl-C ends it at once and keeps what was said. With --json nothing "
+                "streams: one JSON object on stdout holds text, ids and timings.",
+            .examples = run_examples,
+        },
+    [BT_COMMAND_LOGITS] =
+        {
+            .name = "logits",
+            .arguments = "MODEL",
+            .n_arguments_max = 1,
+            .takes_model = true,
+            .summary = "compute the logits of given token ids, into a safetensors file",
+            .text = "Writes one tensor, logits, of shape [ids, vocabulary] and type F32: row i holds the logits after "
+                    "id i. "
+                    "The file appears under its name only when it is complete.",
+            .examples = logits_examples,
+        },
+    [BT_COMMAND_VERIFY] =
+        {
+            .name = "verify",
+            .arguments = "MODEL EXPECTED.safetensors",
+            .n_arguments_max = 2,
+            .takes_model = true,
+            .summary = "compare the model's logits with stored ones",
+            .text =
+                "EXPECTED.safetensors holds pairs of tensors: ids.N, I64 [n], and logits.N, F32 [m, vocabulary], the "
+                "logits of the last m of these n positions. Prints the largest and the mean difference, how often the "
+                "most likely token agrees, and the Kullback-Leibler divergence; fails past the tolerance, on another "
+                "most likely token, and on NaN.",
+            .examples = verify_examples,
+        },
+    [BT_COMMAND_TOKENIZE] =
+        {
+            .name = "tokenize",
+            .arguments = "MODEL [TEXT]",
+            .n_arguments_max = 2,
+            .takes_model = true,
+            .summary = "turn text into token ids",
+            .text =
+                "Without TEXT all of stdin is the text, byte for byte. Prints the ids separated by commas; no token is "
+                "added at the beginning. MODEL may be a folder with tokenizer files only.",
+            .examples = tokenize_examples,
+        },
+    [BT_COMMAND_DETOKENIZE] =
+        {
+            .name = "detokenize",
+            .arguments = "MODEL [IDS]",
+            .n_arguments_max = 2,
+            .takes_model = true,
+            .summary = "turn token ids into text",
+            .text = "IDS are numbers separated by commas or blanks, or a JSON array; without them stdin holds these. "
+                    "Special "
+                    "tokens are printed as they are written.",
+            .examples = detokenize_examples,
+        },
+    [BT_COMMAND_INFO] =
+        {
+            .name = "info",
+            .arguments = "MODEL",
+            .n_arguments_max = 1,
+            .takes_model = true,
+            .summary = "show configuration, tensors, sizes and the memory plan of a model",
+            .text = "Reads headers only; no weight is loaded. Values that the configuration leaves to a default are "
+                    "marked.",
+            .examples = info_examples,
+        },
+    [BT_COMMAND_DEVICES] =
+        {
+            .name = "devices",
+            .arguments = "",
+            .summary = "show what this machine has and what this build can use",
+            .text = "CPU, its levels, threads and memory, with the limits of the cgroup that the program runs in.",
+            .examples = devices_examples,
+        },
+    [BT_COMMAND_HELP] =
+        {
+            .name = "help",
+            .arguments = "[COMMAND]",
+            .n_arguments_max = 1,
+            .summary = "explain a command; print shell completion or the manual page",
+            .text = "Without COMMAND it lists all of them.",
+            .examples = help_examples,
+        },
+    [BT_COMMAND_VERSION] =
+        {
+            .name = "version",
+            .arguments = "",
+            .summary = "print the version",
+            .text = "The same as baltoro --version.",
+            .examples = version_examples,
+        },
+};
+
+const char *const bt_commands_planned[] = {
+    "chat", "serve", "quantize", "bench", "synth", "pull", "doctor", "selftest", "render", NULL,
+};
+
+/* ---- options --------------------------------------------------------------------------------------------------- */
+
+const char *const bt_group_titles[BT_N_GROUPS] = {
+    [BT_GROUP_MODEL] = "Model",   [BT_GROUP_TEXT] = "Text",     [BT_GROUP_SAMPLING] = "Sampling",
+    [BT_GROUP_IDS] = "Token ids", [BT_GROUP_ENGINE] = "Engine", [BT_GROUP_OUTPUT] = "Output",
+};
+
+const bt_option_spec bt_option_specs[BT_N_OPTIONS] = {
+    [BT_OPT_MODEL] =
+        {
+            .name = "model-dir",
+            .letter = 'm',
+            .argument = "MODEL",
+            .kind = BT_KIND_FILE,
+            .group = BT_GROUP_MODEL,
+            .environment = "BALTORO_MODEL",
+            .synonyms = "--model --hf-repo -hf",
+            .commands = MODEL,
+            .help =
+                "The model, instead of the first argument: a folder with config.json and safetensors, one .safetensors "
+                "file with its config.json beside it, or ORG/NAME[@REVISION] in the Hugging Face cache.",
+        },
+    [BT_OPT_PROMPT] =
+        {
+            .name = "prompt",
+            .letter = 'p',
+            .argument = "TEXT",
+            .kind = BT_KIND_TEXT,
+            .group = BT_GROUP_TEXT,
+            .commands = ON(RUN),
+            .help = "The prompt.",
+        },
+    [BT_OPT_PROMPT_FILE] =
+        {
+            .name = "prompt-file",
+            .letter = 'f',
+            .argument = "FILE",
+            .kind = BT_KIND_FILE,
+            .group = BT_GROUP_TEXT,
+            .synonyms = "--file",
+            .commands = ON(RUN),
+            .help = "Read the prompt from FILE; - is stdin.",
+        },
+    [BT_OPT_SPECIAL] =
+        {
+            .name = "special",
+            .kind = BT_KIND_FLAG,
+            .group = BT_GROUP_TEXT,
+            .commands = ON(RUN) | ON(TOKENIZE),
+            .help =
+                "Recognise added tokens such as <|im_end|> where their text occurs. Without it they are plain text.",
+        },
+    [BT_OPT_MAX_NEW_TOKENS] =
+        {
+            .name = "max-new-tokens",
+            .letter = 'n',
+            .argument = "N",
+            .kind = BT_KIND_INTEGER,
+            .group = BT_GROUP_TEXT,
+            .min = -1,
+            .max = INT32_MAX,
+            .default_text = "-1: until an end token or the context",
+            .environment = "BALTORO_MAX_NEW_TOKENS",
+            .synonyms = "--max-tokens --predict --n-predict",
+            .commands = ON(RUN),
+            .help = "The most tokens to produce; cut to what the context has left.",
+        },
+    [BT_OPT_STOP] =
+        {
+            .name = "stop",
+            .argument = "TEXT",
+            .kind = BT_KIND_LIST,
+            .group = BT_GROUP_TEXT,
+            .commands = ON(RUN),
+            .help = "End the text before this one; may be given several times.",
+        },
+    [BT_OPT_IGNORE_EOS] =
+        {
+            .name = "ignore-eos",
+            .kind = BT_KIND_FLAG,
+            .group = BT_GROUP_TEXT,
+            .environment = "BALTORO_IGNORE_EOS",
+            .commands = ON(RUN),
+            .help = "Go on after an end token.",
+        },
+    [BT_OPT_TEMPERATURE] =
+        {
+            .name = "temperature",
+            .argument = "T",
+            .kind = BT_KIND_REAL,
+            .group = BT_GROUP_SAMPLING,
+            .min = 0,
+            .max = 1e9,
+            .default_text = "1",
+            .environment = "BALTORO_TEMPERATURE",
+            .synonyms = "--temp",
+            .commands = ON(RUN),
+            .help = "0 takes the most likely token each time (the lowest id among equals).",
+        },
+    [BT_OPT_TOP_K] =
+        {
+            .name = "top-k",
+            .argument = "K",
+            .kind = BT_KIND_INTEGER,
+            .group = BT_GROUP_SAMPLING,
+            .min = -1,
+            .max = INT32_MAX,
+            .default_text = "0: off",
+            .environment = "BALTORO_TOP_K",
+            .commands = ON(RUN),
+            .help = "Keep the K most likely tokens.",
+        },
+    [BT_OPT_TOP_P] =
+        {
+            .name = "top-p",
+            .argument = "P",
+            .kind = BT_KIND_REAL,
+            .group = BT_GROUP_SAMPLING,
+            .min = 0,
+            .max = 1,
+            .default_text = "1: off",
+            .environment = "BALTORO_TOP_P",
+            .commands = ON(RUN),
+            .help = "Keep the fewest tokens whose probabilities sum to P; 0 keeps one.",
+        },
+    [BT_OPT_MIN_P] =
+        {
+            .name = "min-p",
+            .argument = "P",
+            .kind = BT_KIND_REAL,
+            .group = BT_GROUP_SAMPLING,
+            .min = 0,
+            .max = 1,
+            .default_text = "0: off",
+            .environment = "BALTORO_MIN_P",
+            .commands = ON(RUN),
+            .help = "Keep tokens at least P times as likely as the most likely one.",
+        },
+    [BT_OPT_REPETITION_PENALTY] =
+        {
+            .name = "repetition-penalty",
+            .argument = "R",
+            .kind = BT_KIND_REAL,
+            .group = BT_GROUP_SAMPLING,
+            .min = 1e-3,
+            .max = 1e3,
+            .default_text = "1: off",
+            .environment = "BALTORO_REPETITION_PENALTY",
+            .synonyms = "--repeat-penalty",
+            .commands = ON(RUN),
+            .help = "Divide positive logits of tokens that prompt or output hold by R, multiply negative ones.",
+        },
+    [BT_OPT_SEED] =
+        {
+            .name = "seed",
+            .letter = 's',
+            .argument = "N",
+            .kind = BT_KIND_U64,
+            .group = BT_GROUP_SAMPLING,
+            .default_text = "a new one each time, printed",
+            .environment = "BALTORO_SEED",
+            .commands = ON(RUN),
+            .help = "The same seed, model and options give the same text.",
+        },
+    [BT_OPT_IDS] =
+        {
+            .name = "ids",
+            .argument = "LIST",
+            .kind = BT_KIND_TEXT,
+            .group = BT_GROUP_IDS,
+            .commands = ON(LOGITS),
+            .help = "Token ids separated by commas.",
+        },
+    [BT_OPT_IDS_FILE] =
+        {
+            .name = "ids-file",
+            .argument = "FILE",
+            .kind = BT_KIND_FILE,
+            .group = BT_GROUP_IDS,
+            .commands = ON(LOGITS),
+            .help = "A file of token ids separated by commas or white space, or a JSON array; - is stdin.",
+        },
+    [BT_OPT_OUTPUT] =
+        {
+            .name = "output",
+            .letter = 'o',
+            .argument = "FILE",
+            .kind = BT_KIND_FILE,
+            .group = BT_GROUP_OUTPUT,
+            .commands = ON(LOGITS),
+            .help = "The safetensors file to write.",
+        },
+    [BT_OPT_TOLERANCE] =
+        {
+            .name = "tolerance",
+            .argument = "T",
+            .kind = BT_KIND_REAL,
+            .group = BT_GROUP_IDS,
+            .min = 0,
+            .max = 1e9,
+            .default_text = "1e-3",
+            .environment = "BALTORO_TOLERANCE",
+            .commands = ON(VERIFY),
+            .help = "The largest difference between two logits that passes.",
+        },
+    [BT_OPT_CHUNK] =
+        {
+            .name = "chunk",
+            .argument = "N",
+            .kind = BT_KIND_INTEGER,
+            .group = BT_GROUP_IDS,
+            .min = 1,
+            .max = INT32_MAX,
+            .default_text = "all at once",
+            .environment = "BALTORO_CHUNK",
+            .commands = SCORING,
+            .help = "Hand over N ids at a time. Any value gives the same bits; tests use it.",
+        },
+    [BT_OPT_JSONL] =
+        {
+            .name = "jsonl",
+            .kind = BT_KIND_FLAG,
+            .group = BT_GROUP_OUTPUT,
+            .commands = TOKENS,
+            .help = "One item per line of stdin: JSON strings on one side, JSON arrays of ids on the other.",
+        },
+    [BT_OPT_TENSORS] =
+        {
+            .name = "tensors",
+            .kind = BT_KIND_FLAG,
+            .group = BT_GROUP_OUTPUT,
+            .commands = ON(INFO),
+            .help = "List every tensor.",
+        },
+    [BT_OPT_DEVICE] =
+        {
+            .name = "device",
+            .argument = "NAME",
+            .kind = BT_KIND_CHOICE,
+            .group = BT_GROUP_ENGINE,
+            .choices = "cpu",
+            .planned = "cuda vulkan webgpu wgpu metal",
+            .default_text = "cpu",
+            .environment = "BALTORO_DEVICE",
+            .commands = ENGINE,
+            .help = "Where to compute.",
+        },
+    [BT_OPT_DTYPE] =
+        {
+            .name = "dtype",
+            .argument = "TYPE",
+            .kind = BT_KIND_CHOICE,
+            .group = BT_GROUP_ENGINE,
+            .choices = "f32",
+            .planned = "bf16 f16",
+            .default_text = "f32",
+            .environment = "BALTORO_DTYPE",
+            .commands = ENGINE,
+            .help = "Type of activations; the weights keep the type they are stored in.",
+        },
+    [BT_OPT_KV_DTYPE] =
+        {
+            .name = "kv-dtype",
+            .argument = "TYPE",
+            .kind = BT_KIND_CHOICE,
+            .group = BT_GROUP_ENGINE,
+            .choices = "f32 bf16",
+            .planned = "f16 int8",
+            .default_text = "f32",
+            .environment = "BALTORO_KV_DTYPE",
+            .commands = ENGINE,
+            .help = "Type of the keys and values kept for the context.",
+        },
+    [BT_OPT_CPU] =
+        {
+            .name = "cpu",
+            .argument = "LEVEL",
+            .kind = BT_KIND_CHOICE,
+            .group = BT_GROUP_ENGINE,
+            .choices = "scalar avx2 avx512 avx512vnni amx",
+            .planned = "neon",
+            .default_text = "the best that this CPU has",
+            .environment = "BALTORO_CPU",
+            .commands = ENGINE,
+            .help = "The highest CPU level to use.",
+        },
+    [BT_OPT_THREADS] =
+        {
+            .name = "threads",
+            .letter = 't',
+            .argument = "N",
+            .kind = BT_KIND_INTEGER,
+            .group = BT_GROUP_ENGINE,
+            .min = 1,
+            .max = 1024,
+            .default_text = "the cores that affinity and cgroup allow",
+            .environment = "BALTORO_THREADS",
+            .commands = ENGINE,
+            .help = "Threads that compute. Any number gives the same bits.",
+        },
+    [BT_OPT_CONTEXT] =
+        {
+            .name = "context",
+            .letter = 'c',
+            .argument = "N",
+            .kind = BT_KIND_INTEGER,
+            .group = BT_GROUP_ENGINE,
+            .min = 1,
+            .max = 1 << 27,
+            .default_text = "the model's largest, at most 8192",
+            .environment = "BALTORO_CONTEXT",
+            .synonyms = "--ctx-size",
+            .commands = ON(RUN) | ON(INFO),
+            .help = "Tokens of prompt and output together; memory is set aside for them.",
+        },
+    [BT_OPT_BATCH] =
+        {
+            .name = "batch",
+            .letter = 'b',
+            .argument = "N",
+            .kind = BT_KIND_INTEGER,
+            .group = BT_GROUP_ENGINE,
+            .min = 1,
+            .max = 16384,
+            .default_text = "512",
+            .environment = "BALTORO_BATCH",
+            .synonyms = "--batch-size",
+            .commands = ENGINE,
+            .help = "The most tokens of a prompt in one step.",
+        },
+    [BT_OPT_OVERCOMMIT] =
+        {
+            .name = "overcommit",
+            .kind = BT_KIND_FLAG,
+            .group = BT_GROUP_ENGINE,
+            .environment = "BALTORO_OVERCOMMIT",
+            .commands = ENGINE,
+            .help =
+                "Start even if the weights do not fit into memory beside the rest; they are then read again and again.",
+        },
+#ifdef BT_TEST_BUILD
+    [BT_OPT_ABLATE] =
+        {
+            .name = "ablate",
+            .argument = "FAULTS",
+            .kind = BT_KIND_TEXT,
+            .group = BT_GROUP_ENGINE,
+            .commands = ENGINE,
+            .help = "Test build only: plant faults, as in skip_layer=1,rope=off. The answers are wrong on purpose.",
+        },
+#endif
+    [BT_OPT_JSON] =
+        {
+            .name = "json",
+            .kind = BT_KIND_FLAG,
+            .group = BT_GROUP_OUTPUT,
+            .commands = REPORTS,
+            .help = "Print the report as one JSON object on stdout.",
+        },
+    [BT_OPT_QUIET] =
+        {
+            .name = "quiet",
+            .letter = 'q',
+            .kind = BT_KIND_FLAG,
+            .group = BT_GROUP_OUTPUT,
+            .environment = "BALTORO_QUIET",
+            .commands = MODEL,
+            .help = "Nothing on stderr but errors.",
+        },
+    [BT_OPT_VERBOSE] =
+        {
+            .name = "verbose",
+            .letter = 'v',
+            .kind = BT_KIND_FLAG,
+            .group = BT_GROUP_OUTPUT,
+            .environment = "BALTORO_VERBOSE",
+            .commands = MODEL,
+            .help = "More on stderr.",
+        },
+    [BT_OPT_COMPLETION] =
+        {
+            .name = "completion",
+            .argument = "SHELL",
+            .kind = BT_KIND_CHOICE,
+            .group = BT_GROUP_OUTPUT,
+            .choices = "bash zsh fish",
+            .commands = ON(HELP),
+            .help = "Print the completion script for this shell.",
+        },
+    [BT_OPT_MAN] =
+        {
+            .name = "man",
+            .kind = BT_KIND_FLAG,
+            .group = BT_GROUP_OUTPUT,
+            .commands = ON(HELP),
+            .help = "Print the manual page.",
+        },
+    [BT_OPT_HELP] =
+        {
+            .name = "help",
+            .letter = 'h',
+            .kind = BT_KIND_FLAG,
+            .group = BT_GROUP_OUTPUT,
+            .commands = ALL,
+            .help = "Explain the command and stop.",
+        },
+};

@@ -1,0 +1,11 @@
+/* The files that a model maps, for the program's SIGBUS handler. */
+#ifndef TOOL_FILES_H
+#define TOOL_FILES_H
+
+#include "baltoro.h"
+
+size_t bt_tool_n_files(const bt_model *m);
+/* All borrowed from the model. *data is NULL for an empty file. */
+void bt_tool_file(const bt_model *m, size_t file_i, const char **path, const void **data, size_t *size);
+
+#endif
