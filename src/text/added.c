@@ -4,7 +4,7 @@
  *
  * The order of steps is that of Hugging Face's library and shows in odd cases: a match that its single_word flag
  * rejects still hides what lies inside it, and white space taken by rstrip can be taken again by a token that consists
- * of it.
+ * of it, unless that strips to its left.
  */
 #include "text/added.h"
 
@@ -177,7 +177,7 @@ static size_t strip_left(bt_added_scan *s, size_t begin)
         s->n_steps += begin - at;
         begin = at;
     }
-    return begin;
+    return begin < s->done ? s->done : begin; /* a token before may have taken this one's own spaces */
 }
 
 static size_t strip_right(bt_added_scan *s, size_t end)
@@ -221,6 +221,7 @@ bool bt_added_next(const bt_added *a, bt_added_scan *s, size_t *gap, size_t *gap
         if (token == NULL || (token->single_word && touches_word(s, begin, end))) continue;
         if (token->lstrip) begin = strip_left(s, begin);
         if (token->rstrip) end = strip_right(s, end);
+        if (begin >= end) continue;
         *gap = s->done;
         *gap_size = begin > s->done ? begin - s->done : 0;
         *id = token->id;

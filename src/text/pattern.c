@@ -2,7 +2,7 @@
  * Split patterns from Oniguruma's syntax to PCRE2's: a recursive-descent parser into a small tree, and a printer.
  *
  * Where the two differ, and what is written instead:
- *   \s \d \w   Unicode's White_Space, Nd and word characters, spelt out: PCRE2's \s takes U+180E as well, its \w other
+ *   \s \d \w   White_Space, Nd and Oniguruma's word characters, spelt out: PCRE2's \s takes U+180E as well, its \w other
  *              characters.
  *   \p{Han}    a script in Oniguruma, script extensions in PCRE2: written \p{sc:Han} (U+3006 tells them apart).
  *   A&&[^B]    class intersection, which PCRE2 10.42 reads as two ampersands. Known where A consists of general
@@ -190,6 +190,9 @@ static bool add_shorthand(parser *p, set *s, char letter)
         (void)add_property(p, s, "M");
         (void)add_property(p, s, "Nd");
         (void)add_property(p, s, "Pc");
+        add_range(p, s, 0xb2, 0xb3); /* superscripts and fractions of Latin-1, but no others */
+        add_range(p, s, 0xb9, 0xb9);
+        add_range(p, s, 0xbc, 0xbe);
         return true;
     default:
         return false;
