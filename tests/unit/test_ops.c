@@ -221,7 +221,7 @@ static void check_attention_row(const attention_case *c, const float *y, const d
     for (uint32_t h = 0; h < c->n_heads; h++) {
         const double *qh = q + (size_t)h * c->head_dim;
         size_t strip = (size_t)(h / group) * c->head_dim;
-        double max = -INFINITY, sum = 0;
+        double max = (double)-INFINITY, sum = 0;
         for (uint32_t j = 0; j <= t; j++) {
             p[j] = 0;
             for (uint32_t d = 0; d < c->head_dim; d++) p[j] += qh[d] * kept(k[(size_t)j * kv_width + strip + d], c->kv);
@@ -353,7 +353,7 @@ static double product(const moe *m, uint32_t weight, uint32_t r, const double *x
 static void check_routes(const moe *m, uint32_t row)
 {
     const float *logits = world_row(&m->w, m->logits, row);
-    double score[MOE_EXPERTS], sum = 0, previous = INFINITY;
+    double score[MOE_EXPERTS], sum = 0, previous = (double)INFINITY;
     bool taken[MOE_EXPERTS] = {false};
     for (uint32_t e = 0; e < MOE_EXPERTS; e++) score[e] = world_act((double)logits[e], 0);
     for (uint32_t s = 0; s < MOE_K; s++) {

@@ -210,7 +210,7 @@ static void check_threads_and_chunks(bt_dtype kv, bt_cpu_level level)
         uint32_t chunk, from; /* before `from` the prompt is taken in whole steps: single rows are slow */
         bool splits;          /* attention is cut along the keys */
     } settings[] = {
-        {1, 1, 0, false},     {1, 7, 0, false},  {2, BATCH, 0, false}, {2, 7, 0, true},  {2, 1, 480, true},
+        {1, 1, 0, false},     {1, 7, 0, false},  {2, BATCH, 0, false}, {2, 7, 0, true},   {2, 1, 480, true},
         {3, BATCH, 0, false}, {3, 1, 600, true}, {5, 100, 0, false},   {5, 7, 500, true},
     };
     net m;
@@ -221,6 +221,7 @@ static void check_threads_and_chunks(bt_dtype kv, bt_cpu_level level)
     assert_true(are_sane(expected, (size_t)CONTEXT * VOCAB));
     assert_false(has_split(&m));
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+        if (WORLD_TSAN && settings[i].n_threads == 1) continue; /* no races to find */
         world_open_plan(&m.w, level, settings[i].n_threads);
         memset(got, 0, (size_t)CONTEXT * VOCAB * sizeof *got);
         extend(&m, 1, 0, settings[i].from, BATCH, got);
@@ -240,6 +241,7 @@ static void threads_and_chunks_change_no_bit(void **state)
 {
     (void)state;
     check_threads_and_chunks(BT_F32, bt_cpu_detect());
+    if (WORLD_TSAN) return; /* the walk over the ops is the same at every level */
     check_threads_and_chunks(BT_BF16, bt_cpu_detect());
     check_threads_and_chunks(BT_F32, BT_CPU_SCALAR);
     if (bt_cpu_detect() > BT_CPU_AVX2) check_threads_and_chunks(BT_F16, BT_CPU_AVX2);
@@ -250,7 +252,7 @@ static void company_changes_no_bit(void **state)
 {
     (void)state;
     static const uint32_t before[SLOTS] = {513, 0, 250}, rows[SLOTS] = {1, 300, 5};
-    for (size_t n_threads = 1; n_threads <= 3; n_threads++) {
+    for (size_t n_threads = WORLD_TSAN ? 3 : 1; n_threads <= 3; n_threads++) {
         net m;
         net_open(&m, n_threads == 2 ? BT_BF16 : BT_F32);
         world_open_plan(&m.w, bt_cpu_detect(), n_threads);

@@ -14,6 +14,18 @@
 
 #define WORLD_WEIGHTS_MAX 256u
 
+/* The sanitizer under which a test is slow; what it looks for needs no long run. */
+#if defined(__SANITIZE_THREAD__)
+#    define WORLD_TSAN 1
+#elif defined(__has_feature)
+#    if __has_feature(thread_sanitizer)
+#        define WORLD_TSAN 1
+#    endif
+#endif
+#ifndef WORLD_TSAN
+#    define WORLD_TSAN 0
+#endif
+
 typedef struct world {
     bt_view views[WORLD_WEIGHTS_MAX];
     void *blobs[2 * WORLD_WEIGHTS_MAX];
