@@ -85,7 +85,7 @@ typedef struct bt_text {
 void bt_text_add(bt_text *t, const char *s, size_t n);
 void bt_text_puts(bt_text *t, const char *s);
 void bt_text_printf(bt_text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void bt_text_json_string(bt_text *t, const char *s, size_t n); /* quoted and escaped; non-ASCII kept */
+void bt_text_json_string(bt_text *t, const char *s, size_t n); /* quoted, escaped; non-ASCII kept but line ends */
 void bt_text_json_f64(bt_text *t, double v);                   /* shortest that reads back; null if not finite */
 bool bt_text_ok(const bt_text *t);                             /* false: memory ran out on the way */
 void bt_text_free(bt_text *t);

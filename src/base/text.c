@@ -3,6 +3,7 @@
  * reads like the document it writes and asks once, at the end.
  */
 #include <float.h>
+#include <inttypes.h>
 #include <locale.h>
 #include <math.h>
 #include <stdarg.h>
@@ -67,14 +68,14 @@ void bt_text_printf(bt_text *t, const char *format, ...)
     va_end(again);
 }
 
-static void add_escaped(bt_text *t, unsigned char c)
+static void add_escaped(bt_text *t, uint32_t c)
 {
     static const char names[] = "\"\\bfnrt", values[] = "\"\\\b\f\n\r\t";
-    const char *p = c == 0 ? NULL : strchr(values, c);
+    const char *p = c == 0 || c > 0x7f ? NULL : strchr(values, (int)c);
     if (p != NULL) {
         bt_text_add(t, (const char[]){'\\', names[p - values]}, 2);
     } else {
-        bt_text_printf(t, "\\u%04x", c);
+        bt_text_printf(t, "\\u%04" PRIx32, c);
     }
 }
 
@@ -83,10 +84,11 @@ void bt_text_json_string(bt_text *t, const char *s, size_t n)
     bt_text_add(t, "\"", 1);
     size_t start = 0;
     for (size_t i = 0; i < n;) {
-        unsigned char c = (unsigned char)s[i];
-        uint32_t code;
-        size_t length = bt_utf8_decode(s + i, n - i, &code);
-        bool plain = length > 0 && c >= 0x20 && c != '"' && c != '\\' && c != 0x7f;
+        uint32_t c = 0;
+        size_t length = bt_utf8_decode(s + i, n - i, &c);
+        /* NEL, LS and PS end a line for many readers; escaped, a value never spans lines of a JSON-lines file. */
+        bool breaks_line = c == 0x85 || c == 0x2028 || c == 0x2029;
+        bool plain = length > 0 && c >= 0x20 && c != '"' && c != '\\' && c != 0x7f && !breaks_line;
         if (!plain) {
             bt_text_add(t, s + start, i - start);
             if (length > 0) {
