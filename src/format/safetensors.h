@@ -7,6 +7,7 @@
 
 #include "base/arena.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "format/dtype.h"
 
 #define BT_DIMS_MAX 8
@@ -50,6 +51,11 @@ typedef struct bt_tensor_decl {
     uint64_t shape[BT_DIMS_MAX];
 } bt_tensor_decl;
 typedef struct bt_safetensors_writer bt_safetensors_writer;
+/* What such a file begins with: length and header, padded to a multiple of 64. For a caller that writes the data itself,
+ * at offsets of its own; *data_bytes of it follow. */
+#define BT_SAFETENSORS_ALIGN 64u
+bt_status bt_safetensors_header(const char *path, const bt_tensor_decl *decls, size_t n, bt_text *out,
+                                uint64_t *data_bytes, bt_error *e);
 bt_status bt_safetensors_create(const char *path, const bt_tensor_decl *decls, size_t n, bt_safetensors_writer **out,
                                 bt_error *e);
 bt_status bt_safetensors_write(bt_safetensors_writer *w, const void *data, size_t size, bt_error *e); /* any pieces */

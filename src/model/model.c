@@ -227,6 +227,26 @@ static bt_status list_and_bind(bt_model *m, bt_error *e)
     return bt_model_bind(m, e);
 }
 
+bt_status bt_model_list_tensors(bt_config *config, bt_tensor_list *list, bt_error *e)
+{
+    bt_model m = {.config = config};
+    bt_status st = choose_family(&m, e);
+    if (st == BT_OK) st = check_quantization(config, e);
+    if (st != BT_OK) return st;
+    m.shape = bt_calloc(1, m.family->shape_bytes);
+    list->arena = bt_arena_new();
+    if (m.shape == NULL || list->arena == NULL) {
+        bt_free(m.shape);
+        return bt_fail(e, BT_ERR_MEMORY, "no memory for the list of tensors");
+    }
+    st = m.family->read_config(config, m.shape, e);
+    if (st == BT_OK) m.family->list_tensors(m.shape, list);
+    if (st == BT_OK && list->failed) st = bt_fail(e, BT_ERR_MEMORY, "no memory for the list of tensors");
+    m.family->release(m.shape);
+    bt_free(m.shape);
+    return st;
+}
+
 bt_status bt_model_open(const char *path, const bt_model_options *options, bt_model **out, bt_error *e)
 {
     bt_model *m = bt_calloc(1, sizeof *m);

@@ -77,6 +77,10 @@ struct bt_model {
     uint64_t skipped_bytes;
 };
 
+/* The tensors that a configuration calls for, without a checkpoint: what synth writes. list: zeroed by the caller;
+ * bt_free(list->specs) and bt_arena_free(list->arena) by the caller in any case. */
+bt_status bt_model_list_tensors(bt_config *config, bt_tensor_list *list, bt_error *e);
+
 /* Private bytes of the model's own tables, for the memory plan. */
 size_t bt_model_private_bytes(const bt_model *m);
 void bt_model_describe(const bt_model *m, bt_fact_fn fn, void *user);
