@@ -131,10 +131,11 @@ static bt_status take_apart(const char *argument, wanted *w, bt_error *e)
     w->revision = at == NULL ? NULL : at + 1;
     if (w->name_bytes > NAME_BYTES_MAX / 2 || !parts_are_plain(argument, w->name_bytes, 2)) {
         return bt_fail(e, BT_ERR_IO,
-                       "%s: there is no such file or folder, and as ORG/NAME of a cache it makes no sense", argument);
+                       "%.300s: there is no such file or folder, and as ORG/NAME of a cache it makes no sense",
+                       argument);
     }
     if (w->revision != NULL && (strlen(w->revision) > 512 || !parts_are_plain(w->revision, strlen(w->revision), 8))) {
-        return bt_fail(e, BT_ERR_USAGE, "%s: what follows '@' must be a branch, a tag or a commit", argument);
+        return bt_fail(e, BT_ERR_USAGE, "%.300s: what follows '@' must be a branch, a tag or a commit", argument);
     }
     size_t used = (size_t)snprintf(w->repo, sizeof w->repo, "models--");
     for (size_t i = 0; i < w->name_bytes; i++) {
@@ -278,7 +279,7 @@ static bt_status look_everywhere(const char *argument, const wanted *w, const bt
     for (size_t i = 0; i < n && st == BT_OK && *path == NULL; i++) st = look_in(caches[i], w, path, &tried, e);
     if (st == BT_OK && *path == NULL) {
         st = bt_fail(e, BT_ERR_IO,
-                     "%s: there is no such file or folder, and no such model in the Hugging Face cache (looked in: "
+                     "%.300s: there is no such file or folder, and no such model in the Hugging Face cache (looked in: "
                      "%s); download it first, or name its folder",
                      argument, tried.data == NULL ? "nowhere, no cache folder is known" : tried.data);
     }
