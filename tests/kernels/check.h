@@ -14,7 +14,7 @@ typedef struct options {
     const char *kernel; /* only those whose name contains this; NULL: all */
     const char *plant;  /* a fault to plant in the tables; NULL: none */
     bool quick;
-    bool bench;
+    bool bench, bench_cpu_time;
     size_t bench_rounds;
     size_t bench_mib;
     bt_cpu_level level_min, level_max;

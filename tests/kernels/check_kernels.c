@@ -219,6 +219,7 @@ static void usage(void)
            "  --plants       plant each known fault in turn; passes if each was seen\n"
            "  --bench        measure after checking: roofs, GEMV, GEMM, attention, the rest\n"
            "  --bench-only   measure without checking\n"
+           "  --cpu-time     of the threads, instead of wall time: for a machine that is busy\n"
            "  --rounds N     of the benchmark, interleaved (default 5)\n"
            "  --mib N        MiB of weights that the benchmark streams (default 1024)\n");
 }
@@ -269,6 +270,8 @@ int main(int argc, char **argv)
             o.bench = true;
         else if (strcmp(a, "--bench-only") == 0)
             o.bench = bench_only = true;
+        else if (strcmp(a, "--cpu-time") == 0)
+            o.bench_cpu_time = true;
         else if (strcmp(a, "--plants") == 0)
             plants = true;
         else if (i++, strcmp(a, "--seed") == 0)
