@@ -27,7 +27,7 @@
 
 #define N_THREADS_MAX    1024
 #define STACK_BYTES      ((size_t)1 << 20)
-#define N_SPINS          4000 /* of 40 to 140 cycles each: some 0.1 ms */
+#define N_SPINS          2000 /* of 40 to 140 cycles each: less than 0.1 ms */
 #define N_SPINS_CROWDED  20
 #define CACHE_LINE_BYTES 64
 

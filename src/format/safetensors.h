@@ -51,8 +51,8 @@ typedef struct bt_tensor_decl {
     uint64_t shape[BT_DIMS_MAX];
 } bt_tensor_decl;
 typedef struct bt_safetensors_writer bt_safetensors_writer;
-/* What such a file begins with: length and header, padded to a multiple of 64. For a caller that writes the data itself,
- * at offsets of its own; *data_bytes of it follow. */
+/* What such a file begins with: length and header, padded to a multiple of 64. For a caller that writes the data
+ * itself, at offsets of its own; *data_bytes of it follow. */
 #define BT_SAFETENSORS_ALIGN 64u
 bt_status bt_safetensors_header(const char *path, const bt_tensor_decl *decls, size_t n, bt_text *out,
                                 uint64_t *data_bytes, bt_error *e);

@@ -617,8 +617,8 @@ static void numbers_are_the_shortest(void **state)
                  {1e22, "1e+22"},
                  {1.0 / 3, "0.3333333333333333"},
                  {5e-324, "5e-324"},
-                 {NAN, "null"},
-                 {INFINITY, "null"},
+                 {(double)NAN, "null"},
+                 {(double)INFINITY, "null"},
                  {123456789012, "123456789012"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         bt_text t = {NULL, 0, 0, false};

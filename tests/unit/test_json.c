@@ -275,8 +275,8 @@ static void doubles_are_rounded_rightly(void **state)
         {"4.9e-324", 0x1p-1074},
         {"1e-400", 0},
         {"1.7976931348623157e308", 0x1.fffffffffffffp1023},
-        {"Infinity", INFINITY},
-        {"-Infinity", -INFINITY},
+        {"Infinity", (double)INFINITY},
+        {"-Infinity", -(double)INFINITY},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         double v = 7;
