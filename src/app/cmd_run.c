@@ -1,6 +1,6 @@
 /*
- * run: one prompt in, text out. Cheap checks first: the model's headers, the memory plan, the prompt, its length against
- * the context; then memory is taken and the first step runs.
+ * run: one prompt in, text out. Cheap checks first: the model's headers, the memory plan, the prompt, its length
+ * against the context; then memory is taken and the first step runs.
  */
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,5 +1,6 @@
 /* verify: stored logits against the model's. */
 #include "app/app.h"
+#include "app/signals.h"
 #include "base/arena.h"
 #include "tool/verify.h"
 
@@ -41,6 +42,19 @@ static int compare(bt_app *a, bt_verify *v)
     return code;
 }
 
+/* The expected file is no part of the model: what is wrong with it is a failure (1), not exit code 3. */
+static int open_expected(bt_app *a, bt_verify **v)
+{
+    bt_status st = bt_verify_open(a->options->arguments[0], bt_model_n_vocab(a->model), v, &a->error);
+    if (st != BT_OK) return bt_app_fail(a, st == BT_ERR_MEMORY ? BT_EXIT_MEMORY : BT_EXIT_FAILED);
+    const char *path;
+    const void *data;
+    size_t size;
+    bt_verify_file(*v, &path, &data, &size);
+    (void)bt_signals_watch(path, data, size);
+    return BT_EXIT_DONE;
+}
+
 int bt_command_verify(const bt_options *o)
 {
     bt_app a;
@@ -52,12 +66,11 @@ int bt_command_verify(const bt_options *o)
         code = bt_app_fail_with(&a, BT_EXIT_USAGE,
                                 "EXPECTED.safetensors is missing: baltoro verify MODEL EXPECTED.safetensors");
     if (code == BT_EXIT_DONE) code = bt_app_open_model(&a);
-    /* The expected file is no part of the model: what is wrong with it is a failure (1), not exit code 3. */
-    if (code == BT_EXIT_DONE && bt_verify_open(o->arguments[0], bt_model_n_vocab(a.model), &v, &a.error) != BT_OK)
-        code = bt_app_fail(&a, a.error.status == BT_ERR_MEMORY ? BT_EXIT_MEMORY : BT_EXIT_FAILED);
+    if (code == BT_EXIT_DONE) code = open_expected(&a, &v);
     if (code == BT_EXIT_DONE) code = bt_app_plan(&a, bt_verify_n_ids_max(v), &plan);
     if (code == BT_EXIT_DONE) code = bt_app_open_engine(&a, bt_verify_n_ids_max(v));
     if (code == BT_EXIT_DONE) code = compare(&a, v);
+    bt_signals_forget();
     bt_verify_close(v);
     return bt_app_close(&a, code);
 }

@@ -8,7 +8,7 @@
 
 enum { WIDTH = 80, INDENT = 30 };
 
-static bool is_of(bt_option id, bt_command c)
+static bool belongs_to(bt_option id, bt_command c)
 {
     return (bt_option_specs[id].commands >> c & 1u) != 0;
 }
@@ -80,6 +80,7 @@ static void add_option(bt_text *t, const bt_option_spec *s)
     bt_text words = {0};
     bt_text_puts(&words, s->help);
     if (s->choices != NULL) bt_text_printf(&words, " One of: %s.", s->choices);
+    if (s->synonyms != NULL) bt_text_printf(&words, " Also %s.", s->synonyms);
     if (s->default_text != NULL) bt_text_printf(&words, " [%s]", s->default_text);
     if (s->environment != NULL) bt_text_printf(&words, " (%s)", s->environment);
     if (words.data != NULL) add_filled(t, words.data, INDENT, INDENT);
@@ -96,7 +97,7 @@ void bt_help_command(bt_text *t, bt_command c)
     for (bt_option_group g = 0; g < BT_N_GROUPS; g++) {
         bool is_first = true;
         for (bt_option id = 0; id < BT_N_OPTIONS; id++) {
-            if (bt_option_specs[id].group != g || !is_of(id, c)) continue;
+            if (bt_option_specs[id].group != g || !belongs_to(id, c)) continue;
             if (is_first) bt_text_printf(t, "\n%s:\n", bt_group_titles[g]);
             is_first = false;
             add_option(t, &bt_option_specs[id]);
@@ -112,7 +113,7 @@ void bt_help_command(bt_text *t, bt_command c)
 static void add_words_of(bt_text *t, bt_command c)
 {
     for (bt_option id = 0; id < BT_N_OPTIONS; id++) {
-        if (!is_of(id, c)) continue;
+        if (!belongs_to(id, c)) continue;
         bt_text_printf(t, " --%s", bt_option_specs[id].name);
         if (bt_option_specs[id].letter != '\0') bt_text_printf(t, " -%c", bt_option_specs[id].letter);
     }
@@ -194,7 +195,7 @@ static void complete_zsh(bt_text *t)
         bt_text_printf(t, "    %s)\n        _arguments -s \\\n", bt_commands[c].name);
         for (bt_option id = 0; id < BT_N_OPTIONS; id++) {
             const bt_option_spec *s = &bt_option_specs[id];
-            if (!is_of(id, c)) continue;
+            if (!belongs_to(id, c)) continue;
             if (s->letter != '\0') zsh_option(t, "-", &s->letter, 1, s);
             zsh_option(t, "--", s->name, strlen(s->name), s);
         }
@@ -223,7 +224,7 @@ static void complete_fish(bt_text *t)
         const bt_option_spec *s = &bt_option_specs[id];
         bt_text_puts(t, "complete -c baltoro -n '__fish_seen_subcommand_from");
         for (bt_command c = 0; c < BT_N_COMMANDS; c++)
-            if (is_of(id, c)) bt_text_printf(t, " %s", bt_commands[c].name);
+            if (belongs_to(id, c)) bt_text_printf(t, " %s", bt_commands[c].name);
         bt_text_printf(t, "' -l %s", s->name);
         if (s->letter != '\0') bt_text_printf(t, " -s %c", s->letter);
         if (s->kind == BT_KIND_CHOICE)

@@ -1,7 +1,7 @@
 /*
  * Sampling parameters: a flag or its environment name first, then generation_config.json, then the default. do_sample
- * false in that file means temperature 0, as it does where the file comes from. A person sees which it was: a model that
- * "is random although I asked for nothing" is the commonest surprise of all.
+ * false in that file means temperature 0, as it does where the file comes from. A person sees which it was: a model
+ * that "is random although I asked for nothing" is the commonest surprise of all.
  */
 #include "app/sampling.h"
 

@@ -4,15 +4,22 @@
  */
 #include "app/options.h"
 
-#define ON(c) (UINT32_C(1) << BT_COMMAND_##c)
-
+/* Bits of bt_option_spec.commands. */
 enum {
-    ENGINE = ON(RUN) | ON(LOGITS) | ON(VERIFY) | ON(INFO),
-    SCORING = ON(LOGITS) | ON(VERIFY),
-    TOKENS = ON(TOKENIZE) | ON(DETOKENIZE),
+    RUN = 1 << BT_COMMAND_RUN,
+    LOGITS = 1 << BT_COMMAND_LOGITS,
+    VERIFY = 1 << BT_COMMAND_VERIFY,
+    TOKENIZE = 1 << BT_COMMAND_TOKENIZE,
+    DETOKENIZE = 1 << BT_COMMAND_DETOKENIZE,
+    INFO = 1 << BT_COMMAND_INFO,
+    DEVICES = 1 << BT_COMMAND_DEVICES,
+    HELP = 1 << BT_COMMAND_HELP,
+    ENGINE = RUN | LOGITS | VERIFY | INFO,
+    SCORING = LOGITS | VERIFY,
+    TOKENS = TOKENIZE | DETOKENIZE,
     MODEL = ENGINE | TOKENS,
-    REPORTS = ON(RUN) | ON(LOGITS) | ON(VERIFY) | ON(INFO) | ON(DEVICES),
-    ALL = (UINT32_C(1) << BT_N_COMMANDS) - 1,
+    REPORTS = ENGINE | DEVICES,
+    ALL = (1 << BT_N_COMMANDS) - 1,
 };
 
 /* ---- commands -------------------------------------------------------------------------------------------------- */
@@ -195,7 +202,7 @@ const bt_option_spec bt_option_specs[BT_N_OPTIONS] = {
             .argument = "TEXT",
             .kind = BT_KIND_TEXT,
             .group = BT_GROUP_TEXT,
-            .commands = ON(RUN),
+            .commands = RUN,
             .help = "The prompt.",
         },
     [BT_OPT_PROMPT_FILE] =
@@ -206,7 +213,7 @@ const bt_option_spec bt_option_specs[BT_N_OPTIONS] = {
             .kind = BT_KIND_FILE,
             .group = BT_GROUP_TEXT,
             .synonyms = "--file",
-            .commands = ON(RUN),
+            .commands = RUN,
             .help = "Read the prompt from FILE; - is stdin.",
         },
     [BT_OPT_SPECIAL] =
@@ -214,7 +221,7 @@ const bt_option_spec bt_option_specs[BT_N_OPTIONS] = {
             .name = "special",
             .kind = BT_KIND_FLAG,
             .group = BT_GROUP_TEXT,
-            .commands = ON(RUN) | ON(TOKENIZE),
+            .commands = RUN | TOKENIZE,
             .help =
                 "Recognise added tokens such as <|im_end|> where their text occurs. Without it they are plain text.",
         },
@@ -230,7 +237,7 @@ const bt_option_spec bt_option_specs[BT_N_OPTIONS] = {
             .default_text = "-1: until an end token or the context",
             .environment = "BALTORO_MAX_NEW_TOKENS",
             .synonyms = "--max-tokens --predict --n-predict",
-            .commands = ON(RUN),
+            .commands = RUN,
             .help = "The most tokens to produce; cut to what the context has left.",
         },
     [BT_OPT_STOP] =
@@ -239,7 +246,7 @@ const bt_option_spec bt_option_specs[BT_N_OPTIONS] = {
             .argument = "TEXT",
             .kind = BT_KIND_LIST,
             .group = BT_GROUP_TEXT,
-            .commands = ON(RUN),
+            .commands = RUN,
             .help = "End the text before this one; may be given several times.",
         },
     [BT_OPT_IGNORE_EOS] =
@@ -248,7 +255,7 @@ const bt_option_spec bt_option_specs[BT_N_OPTIONS] = {
             .kind = BT_KIND_FLAG,
             .group = BT_GROUP_TEXT,
             .environment = "BALTORO_IGNORE_EOS",
-            .commands = ON(RUN),
+            .commands = RUN,
             .help = "Go on after an end token.",
         },
     [BT_OPT_TEMPERATURE] =
@@ -262,7 +269,7 @@ const bt_option_spec bt_option_specs[BT_N_OPTIONS] = {
             .default_text = "1",
             .environment = "BALTORO_TEMPERATURE",
             .synonyms = "--temp",
-            .commands = ON(RUN),
+            .commands = RUN,
             .help = "0 takes the most likely token each time (the lowest id among equals).",
         },
     [BT_OPT_TOP_K] =
@@ -275,7 +282,7 @@ const bt_option_spec bt_option_specs[BT_N_OPTIONS] = {
             .max = INT32_MAX,
             .default_text = "0: off",
             .environment = "BALTORO_TOP_K",
-            .commands = ON(RUN),
+            .commands = RUN,
             .help = "Keep the K most likely tokens.",
         },
     [BT_OPT_TOP_P] =
@@ -288,7 +295,7 @@ const bt_option_spec bt_option_specs[BT_N_OPTIONS] = {
             .max = 1,
             .default_text = "1: off",
             .environment = "BALTORO_TOP_P",
-            .commands = ON(RUN),
+            .commands = RUN,
             .help = "Keep the fewest tokens whose probabilities sum to P; 0 keeps one.",
         },
     [BT_OPT_MIN_P] =
@@ -301,7 +308,7 @@ const bt_option_spec bt_option_specs[BT_N_OPTIONS] = {
             .max = 1,
             .default_text = "0: off",
             .environment = "BALTORO_MIN_P",
-            .commands = ON(RUN),
+            .commands = RUN,
             .help = "Keep tokens at least P times as likely as the most likely one.",
         },
     [BT_OPT_REPETITION_PENALTY] =
@@ -315,7 +322,7 @@ const bt_option_spec bt_option_specs[BT_N_OPTIONS] = {
             .default_text = "1: off",
             .environment = "BALTORO_REPETITION_PENALTY",
             .synonyms = "--repeat-penalty",
-            .commands = ON(RUN),
+            .commands = RUN,
             .help = "Divide positive logits of tokens that prompt or output hold by R, multiply negative ones.",
         },
     [BT_OPT_SEED] =
@@ -327,7 +334,7 @@ const bt_option_spec bt_option_specs[BT_N_OPTIONS] = {
             .group = BT_GROUP_SAMPLING,
             .default_text = "a new one each time, printed",
             .environment = "BALTORO_SEED",
-            .commands = ON(RUN),
+            .commands = RUN,
             .help = "The same seed, model and options give the same text.",
         },
     [BT_OPT_IDS] =
@@ -336,7 +343,7 @@ const bt_option_spec bt_option_specs[BT_N_OPTIONS] = {
             .argument = "LIST",
             .kind = BT_KIND_TEXT,
             .group = BT_GROUP_IDS,
-            .commands = ON(LOGITS),
+            .commands = LOGITS,
             .help = "Token ids separated by commas.",
         },
     [BT_OPT_IDS_FILE] =
@@ -345,7 +352,7 @@ const bt_option_spec bt_option_specs[BT_N_OPTIONS] = {
             .argument = "FILE",
             .kind = BT_KIND_FILE,
             .group = BT_GROUP_IDS,
-            .commands = ON(LOGITS),
+            .commands = LOGITS,
             .help = "A file of token ids separated by commas or white space, or a JSON array; - is stdin.",
         },
     [BT_OPT_OUTPUT] =
@@ -355,7 +362,7 @@ const bt_option_spec bt_option_specs[BT_N_OPTIONS] = {
             .argument = "FILE",
             .kind = BT_KIND_FILE,
             .group = BT_GROUP_OUTPUT,
-            .commands = ON(LOGITS),
+            .commands = LOGITS,
             .help = "The safetensors file to write.",
         },
     [BT_OPT_TOLERANCE] =
@@ -368,7 +375,7 @@ const bt_option_spec bt_option_specs[BT_N_OPTIONS] = {
             .max = 1e9,
             .default_text = "1e-3",
             .environment = "BALTORO_TOLERANCE",
-            .commands = ON(VERIFY),
+            .commands = VERIFY,
             .help = "The largest difference between two logits that passes.",
         },
     [BT_OPT_CHUNK] =
@@ -397,7 +404,7 @@ const bt_option_spec bt_option_specs[BT_N_OPTIONS] = {
             .name = "tensors",
             .kind = BT_KIND_FLAG,
             .group = BT_GROUP_OUTPUT,
-            .commands = ON(INFO),
+            .commands = INFO,
             .help = "List every tensor.",
         },
     [BT_OPT_DEVICE] =
@@ -478,7 +485,7 @@ const bt_option_spec bt_option_specs[BT_N_OPTIONS] = {
             .default_text = "the model's largest, at most 8192",
             .environment = "BALTORO_CONTEXT",
             .synonyms = "--ctx-size",
-            .commands = ON(RUN) | ON(INFO),
+            .commands = RUN | INFO,
             .help = "Tokens of prompt and output together; memory is set aside for them.",
         },
     [BT_OPT_BATCH] =
@@ -552,7 +559,7 @@ const bt_option_spec bt_option_specs[BT_N_OPTIONS] = {
             .kind = BT_KIND_CHOICE,
             .group = BT_GROUP_OUTPUT,
             .choices = "bash zsh fish",
-            .commands = ON(HELP),
+            .commands = HELP,
             .help = "Print the completion script for this shell.",
         },
     [BT_OPT_MAN] =
@@ -560,7 +567,7 @@ const bt_option_spec bt_option_specs[BT_N_OPTIONS] = {
             .name = "man",
             .kind = BT_KIND_FLAG,
             .group = BT_GROUP_OUTPUT,
-            .commands = ON(HELP),
+            .commands = HELP,
             .help = "Print the manual page.",
         },
     [BT_OPT_HELP] =

@@ -171,6 +171,14 @@ size_t bt_verify_n_ids_max(const bt_verify *v)
     return max;
 }
 
+void bt_verify_file(const bt_verify *v, const char **path, const void **data, size_t *size)
+{
+    const bt_shard *s = bt_tensors_shard(v->file, 0);
+    *path = s->path;
+    *data = s->map.data;
+    *size = s->map.size;
+}
+
 /* ---- comparing ------------------------------------------------------------------------------------------------- */
 
 typedef struct comparing {

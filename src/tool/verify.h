@@ -24,6 +24,9 @@ void bt_verify_close(bt_verify *v);
 size_t bt_verify_n_entries(const bt_verify *v);
 size_t bt_verify_n_ids_max(const bt_verify *v); /* the context that the longest entry needs */
 
+/* The mapping of the expected file, for the program's SIGBUS handler; all borrowed. */
+void bt_verify_file(const bt_verify *v, const char **path, const void **data, size_t *size);
+
 /* Runs entry i in a session rewound to its beginning. */
 bt_status bt_verify_run(bt_verify *v, size_t entry_i, bt_session *s, size_t chunk, const bt_hook *hook,
                         bt_verify_row *out, bt_error *e);

@@ -1,0 +1,347 @@
+/*
+ * The plan of a synthetic checkpoint, and any range of its bytes on demand. A random number is a function of (seed,
+ * tensor's name, place in the tensor): no state, so any thread can make any range, and a tensor keeps its values when
+ * other layers come or go.
+ *
+ * One shard per layer; the last one also holds what lies outside the layers, as the vendor's do. In a shard, tensors
+ * whose size is a multiple of 64 come first: then every matrix begins on a cache line.
+ */
+#include "tool/synth_layout.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/rng.h"
+
+#define BLOCK_WORDS     512u /* random words made at a time: a multiple of what one element of any dtype takes */
+#define NAME_BYTES_MAX  300u
+#define SCALE_DEVIATION 0.1
+
+/* ---- random numbers -------------------------------------------------------------------------------------------------
+ */
+
+static uint64_t key_of(uint64_t seed, const char *name)
+{
+    uint64_t h = 0xcbf29ce484222325u; /* FNV-1a */
+    for (const char *c = name; *c != '\0'; c++) h = (h ^ (uint8_t)*c) * 0x100000001b3u;
+    return bt_rng_u64(seed, h);
+}
+
+static float value_of(const bt_piece *p, uint64_t word, unsigned quarter)
+{
+    int16_t drawn = (int16_t)(word >> 16 * quarter & 0xffff);
+    return p->mean + p->step * (float)drawn;
+}
+
+/* Nearest even; x is finite. */
+static uint16_t to_bf16(float x)
+{
+    uint32_t u;
+    memcpy(&u, &x, sizeof u);
+    return (uint16_t)((u + 0x7fffu + (u >> 16 & 1u)) >> 16);
+}
+
+/* Elements of one random word, and their bytes. */
+static unsigned per_word(uint8_t dtype)
+{
+    return dtype == BT_F8_E4M3 ? 8 : 4;
+}
+
+static unsigned element_bytes(uint8_t dtype)
+{
+    return bt_dtype_bits((bt_dtype)dtype) / 8;
+}
+
+/* Codes of 256 evenly spaced numbers in [-448, 448]: none is NaN. */
+static void fill_codes(uint8_t codes[256])
+{
+    for (unsigned i = 0; i < 256; i++) codes[i] = bt_f32_to_f8_e4m3(((float)i - 127.5F) * (448 / 127.5F));
+}
+
+/* The elements of words [first, first + BLOCK_WORDS) of a tensor. */
+static void make_block(const bt_piece *p, uint64_t first, uint8_t *to)
+{
+    if (p->dtype == BT_F8_E4M3) {
+        uint8_t codes[256];
+        fill_codes(codes);
+        for (size_t i = 0; i < BLOCK_WORDS; i++) {
+            uint64_t word = bt_rng_u64(p->key, first + i);
+            for (unsigned k = 0; k < 8; k++) to[8 * i + k] = codes[word >> 8 * k & 0xff];
+        }
+    } else if (p->dtype == BT_BF16) {
+        for (size_t i = 0; i < BLOCK_WORDS; i++) {
+            uint64_t word = bt_rng_u64(p->key, first + i);
+            uint16_t four[4];
+            for (unsigned k = 0; k < 4; k++) four[k] = to_bf16(value_of(p, word, k));
+            memcpy(to + 8 * i, four, sizeof four);
+        }
+    } else {
+        assert(p->dtype == BT_F32);
+        for (size_t i = 0; i < BLOCK_WORDS; i++) {
+            uint64_t word = bt_rng_u64(p->key, first + i);
+            float four[4];
+            for (unsigned k = 0; k < 4; k++) four[k] = value_of(p, word, k);
+            memcpy(to + 16 * i, four, sizeof four);
+        }
+    }
+}
+
+/* Bytes [from, to) of the file, all of them of one tensor. */
+static void fill_piece(const bt_piece *p, uint64_t from, uint64_t to, uint8_t *out)
+{
+    uint8_t block[BLOCK_WORDS * 4 * sizeof(float)];
+    uint64_t block_bytes = (uint64_t)BLOCK_WORDS * per_word(p->dtype) * element_bytes(p->dtype);
+    while (from < to) {
+        uint64_t i = (from - p->begin) / block_bytes, skip = (from - p->begin) % block_bytes;
+        uint64_t n = block_bytes - skip < to - from ? block_bytes - skip : to - from;
+        make_block(p, i * BLOCK_WORDS, block);
+        memcpy(out, block + skip, (size_t)n);
+        out += n;
+        from += n;
+    }
+}
+
+void bt_synth_fill(const bt_synth_shard *s, uint64_t from, void *to, size_t n)
+{
+    uint8_t *out = to;
+    uint64_t end = from + n;
+    assert(end <= s->bytes);
+    if (from < s->header.size) {
+        size_t part = (size_t)(end < s->header.size ? end : s->header.size) - (size_t)from;
+        memcpy(out, s->header.data + from, part);
+        from += part;
+        out += part;
+    }
+    size_t lo = 0, hi = s->n_pieces; /* the first piece that ends behind `from` */
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+        if (s->pieces[mid].end <= from)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    for (; from < end; lo++) {
+        const bt_piece *p = &s->pieces[lo];
+        uint64_t stop = p->end < end ? p->end : end;
+        fill_piece(p, from, stop, out);
+        out += stop - from;
+        from = stop;
+    }
+}
+
+/* ---- tensors of a shard ---------------------------------------------------------------------------------------------
+ */
+
+typedef struct maker {
+    const bt_preset *preset;
+    const bt_preset_choice *choice;
+    uint64_t seed;
+    const bt_tensor_list *list;
+    bt_synth_layout *l;
+    bt_error *e;
+    /* Of the shard under way. */
+    bt_tensor_decl *decls; /* [2 list.n] */
+    bt_spread *spreads;
+    size_t n;
+    bool first; /* nothing in the index yet */
+} maker;
+
+static void add(maker *m, const char *name, bt_dtype dtype, bt_spread spread, uint64_t rows, uint64_t cols)
+{
+    m->decls[m->n] = (bt_tensor_decl){.name = name, .dtype = dtype, .n_dims = rows == 0 ? 1 : 2};
+    m->decls[m->n].shape[0] = rows == 0 ? cols : rows;
+    m->decls[m->n].shape[1] = rows == 0 ? 0 : cols;
+    m->spreads[m->n++] = spread;
+}
+
+static uint64_t bytes_of(const bt_tensor_decl *d)
+{
+    return d->shape[0] * (d->n_dims == 1 ? 1 : d->shape[1]) * element_bytes((uint8_t)d->dtype);
+}
+
+/* Codes are spread evenly over their range, so a block's scale sets the deviation. */
+static bool add_fp8(maker *m, const bt_tensor_spec *s, bt_spread spread)
+{
+    char name[NAME_BYTES_MAX];
+    int n = snprintf(name, sizeof name, "%s%s", s->name, m->preset->scale_suffix(m->preset->numbers));
+    assert(n > 0 && (size_t)n < sizeof name);
+    const char *kept = bt_arena_strndup(m->l->arena, name, (size_t)n);
+    if (kept == NULL) return false;
+    float scale = spread.deviation * (float)sqrt(3) / 448;
+    bt_spread scales = {scale, (float)SCALE_DEVIATION * scale};
+    add(m, s->name, BT_F8_E4M3, spread, s->n_rows, s->n_cols);
+    add(m, kept, m->preset->scale_dtype(m->preset->numbers), scales, (s->n_rows + BT_SCALE_BLOCK - 1) / BT_SCALE_BLOCK,
+        (s->n_cols + BT_SCALE_BLOCK - 1) / BT_SCALE_BLOCK);
+    return true;
+}
+
+static bool collect(maker *m, int layer, bool with_rest)
+{
+    const void *numbers = m->preset->numbers;
+    m->n = 0;
+    for (size_t i = 0; i < m->list->n; i++) {
+        const bt_tensor_spec *s = &m->list->specs[i];
+        if (s->layer != layer && !(with_rest && s->layer < 0)) continue;
+        bt_spread spread = m->preset->spread(numbers, m->choice, s);
+        m->l->n_parameters += (uint64_t)s->n_rows * s->n_cols;
+        if (m->choice->fp8 && m->preset->is_fp8(numbers, s)) {
+            if (!add_fp8(m, s, spread)) return false;
+        } else {
+            add(m, s->name, BT_BF16, spread, s->is_vector ? 0 : s->n_rows, s->n_cols);
+        }
+    }
+    return true;
+}
+
+/* Stable: sizes that keep what follows on a multiple of 64 first. */
+static bool sort_by_alignment(maker *m)
+{
+    bt_tensor_decl *decls = bt_arena_alloc(m->l->arena, m->n, sizeof *decls);
+    bt_spread *spreads = bt_arena_alloc(m->l->arena, m->n, sizeof *spreads);
+    if (decls == NULL || spreads == NULL) return false;
+    size_t n = 0;
+    for (unsigned pass = 0; pass < 2; pass++) {
+        for (size_t i = 0; i < m->n; i++) {
+            bool aligned = bytes_of(&m->decls[i]) % BT_SAFETENSORS_ALIGN == 0;
+            if (aligned != (pass == 0)) continue;
+            decls[n] = m->decls[i];
+            spreads[n++] = m->spreads[i];
+        }
+    }
+    memcpy(m->decls, decls, n * sizeof *decls);
+    memcpy(m->spreads, spreads, n * sizeof *spreads);
+    return true;
+}
+
+static void add_to_index(maker *m, const bt_synth_shard *s)
+{
+    for (size_t i = 0; i < m->n; i++) {
+        bt_text_puts(&m->l->index, m->first ? "\n    " : ",\n    ");
+        bt_text_json_string(&m->l->index, m->decls[i].name, strlen(m->decls[i].name));
+        bt_text_printf(&m->l->index, ": \"%s\"", s->name);
+        m->first = false;
+    }
+}
+
+static bt_status make_shard(maker *m, size_t shard_i)
+{
+    bt_synth_layout *l = m->l;
+    bt_synth_shard *s = &l->shards[shard_i];
+    char name[64];
+    int n = snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", shard_i + 1, l->n_shards);
+    s->name = bt_arena_strndup(l->arena, name, (size_t)n);
+    bool good = s->name != NULL && collect(m, (int)shard_i, shard_i + 1 == l->n_shards) && sort_by_alignment(m);
+    if (good) s->pieces = bt_arena_alloc(l->arena, m->n, sizeof *s->pieces);
+    if (!good || s->pieces == NULL) return bt_fail(m->e, BT_ERR_MEMORY, "no memory to lay out %s", name);
+    uint64_t data_bytes = 0;
+    bt_status st = bt_safetensors_header(name, m->decls, m->n, &s->header, &data_bytes, m->e);
+    if (st != BT_OK) return st;
+    uint64_t at = s->header.size;
+    for (size_t i = 0; i < m->n; i++) {
+        const bt_tensor_decl *d = &m->decls[i];
+        double step = (double)m->spreads[i].deviation * sqrt(3) / 32768;
+        s->pieces[i] = (bt_piece){.name = d->name,
+                                  .begin = at,
+                                  .end = at + bytes_of(d),
+                                  .key = key_of(m->seed, d->name),
+                                  .mean = m->spreads[i].mean,
+                                  .step = (float)step,
+                                  .dtype = (uint8_t)d->dtype};
+        at = s->pieces[i].end;
+    }
+    assert(at == s->header.size + data_bytes);
+    s->n_pieces = m->n;
+    s->bytes = at;
+    l->n_tensors += m->n;
+    l->bytes += at;
+    l->data_bytes += data_bytes;
+    add_to_index(m, s);
+    return BT_OK;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------------------------------
+ */
+
+/* The list that a config text calls for. */
+static bt_status list_of(const bt_text *config, bt_tensor_list *list, bt_error *e)
+{
+    bt_config *c = NULL;
+    if (!bt_text_ok(config)) return bt_fail(e, BT_ERR_MEMORY, "no memory for config.json");
+    bt_status st = bt_config_parse("config.json", config->data, config->size, &c, e);
+    if (st == BT_OK) st = bt_model_list_tensors(c, list, e);
+    bt_config_close(c);
+    return st;
+}
+
+static void free_list(bt_tensor_list *list)
+{
+    bt_free(list->specs);
+    bt_arena_free(list->arena);
+    *list = (bt_tensor_list){0};
+}
+
+static bt_status make_shards(maker *m)
+{
+    bt_synth_layout *l = m->l;
+    int last = 0;
+    for (size_t i = 0; i < m->list->n; i++)
+        if (m->list->specs[i].layer > last) last = m->list->specs[i].layer;
+    l->n_shards = (size_t)last + 1;
+    l->arena = bt_arena_new();
+    if (l->arena != NULL) {
+        l->shards = bt_arena_alloc(l->arena, l->n_shards, sizeof *l->shards);
+        m->decls = bt_arena_alloc(l->arena, 2 * m->list->n, sizeof *m->decls);
+        m->spreads = bt_arena_alloc(l->arena, 2 * m->list->n, sizeof *m->spreads);
+    }
+    if (l->arena == NULL || l->shards == NULL || m->decls == NULL || m->spreads == NULL) {
+        l->shards = NULL;
+        return bt_fail(m->e, BT_ERR_MEMORY, "no memory to lay out %zu tensors", m->list->n);
+    }
+    bt_text map = {NULL, 0, 0, false};
+    bt_status st = BT_OK;
+    m->first = true;
+    for (size_t i = 0; i < l->n_shards && st == BT_OK; i++) st = make_shard(m, i);
+    if (st != BT_OK) return st;
+    bt_text_printf(&map, "{\n  \"metadata\": {\n    \"total_size\": %" PRIu64 "\n  },\n  \"weight_map\": {",
+                   l->data_bytes);
+    bt_text_add(&map, l->index.data, l->index.size);
+    bt_text_puts(&map, "\n  }\n}\n");
+    bool good = bt_text_ok(&map) && bt_text_ok(&l->index);
+    bt_text_free(&l->index);
+    l->index = map;
+    return good ? BT_OK : bt_fail(m->e, BT_ERR_MEMORY, "no memory for the index");
+}
+
+bt_status bt_synth_layout_make(const bt_preset *p, const bt_preset_choice *c, uint64_t seed, bt_synth_layout *l,
+                               bt_error *e)
+{
+    *l = (bt_synth_layout){0};
+    bt_text plain = {NULL, 0, 0, false};
+    bt_tensor_list list = {0};
+    bt_status st = p->check(p->numbers, c, e);
+    if (st != BT_OK) return st;
+    p->config(p->numbers, c, NULL, &plain);
+    st = list_of(&plain, &list, e);
+    bt_text_free(&plain);
+    if (st == BT_OK) {
+        p->config(p->numbers, c, &list, &l->config);
+        maker m = {.preset = p, .choice = c, .seed = seed, .list = &list, .l = l, .e = e};
+        st = make_shards(&m);
+    }
+    if (st == BT_OK && !bt_text_ok(&l->config)) st = bt_fail(e, BT_ERR_MEMORY, "no memory for config.json");
+    free_list(&list);
+    return st;
+}
+
+void bt_synth_layout_free(bt_synth_layout *l)
+{
+    for (size_t i = 0; l->shards != NULL && i < l->n_shards; i++) bt_text_free(&l->shards[i].header);
+    bt_text_free(&l->config);
+    bt_text_free(&l->index);
+    bt_arena_free(l->arena);
+    *l = (bt_synth_layout){0};
+}
