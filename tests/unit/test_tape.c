@@ -189,6 +189,14 @@ static void sizes_that_do_not_fit_are_refused(void **state)
     bt_tape_head(b);
     logits = bt_tape_act(b, BT_SPACE_LOGITS, 1);
     assert_int_equal(bt_tape_finish(b, logits, &t, &e), BT_ERR_MEMORY);
+    /* 2^63 bytes of slots fit 64 bits, but no object of C has them */
+    huge =
+        (bt_limits){.max_rows = 1, .max_logit_rows = 1, .context = 1u << 31, .n_slots = 1u << 29, .kv_dtype = BT_F32};
+    b = begin(&huge);
+    (void)bt_tape_positions(b, 1, 2);
+    bt_tape_head(b);
+    logits = bt_tape_act(b, BT_SPACE_LOGITS, 1);
+    assert_int_equal(bt_tape_finish(b, logits, &t, &e), BT_ERR_MEMORY);
     /* slots of experts are addressed by 32-bit offsets */
     huge = (bt_limits){.max_rows = 1u << 27, .max_logit_rows = 1, .context = 1, .n_slots = 1, .kv_dtype = BT_F32};
     b = begin(&huge);

@@ -227,8 +227,11 @@ static void place_block(bt_cpu_plan *plan)
     plan->counters = (bt_cpu_counter *)(void *)(plan->block + l->counters);
     plan->partials = (float *)(void *)(plan->block + l->partials);
     plan->arrivals = (bt_cpu_counter *)(void *)(plan->block + l->arrivals);
-    for (size_t i = 0; i < plan->cpu->n_threads; i++)
-        place_thread(l, plan->base.tape, plan->block + l->threads + i * l->thread_bytes, &plan->threads[i]);
+    for (size_t i = 0; i < plan->cpu->n_threads; i++) {
+        uint8_t *base = plan->block + l->threads + i * l->thread_bytes;
+        uint64_t bytes = place_thread(l, plan->base.tape, base, &plan->threads[i]);
+        assert(bytes == l->thread_bytes);
+    }
 }
 
 static void widen_vectors(bt_cpu_plan *plan)
