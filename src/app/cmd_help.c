@@ -10,7 +10,7 @@ int bt_command_help(const bt_options *o)
         bt_help_completion(&t, o->values[BT_OPT_COMPLETION].text);
     else if (bt_option_is_set(o, BT_OPT_MAN))
         bt_help_man(&t);
-    else if (bt_option_is_set(o, BT_OPT_HELP) && o->command != BT_COMMAND_HELP)
+    else if (bt_option_is_set(o, BT_OPT_HELP))
         bt_help_command(&t, o->command);
     else if (o->topic != BT_N_COMMANDS)
         bt_help_command(&t, o->topic);

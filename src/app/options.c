@@ -53,22 +53,34 @@ static bool is_among(const char *words, const char *word, size_t n)
     return false;
 }
 
-/* The option of a whole word, dashes included: "--temp" [n], "-hf"; BT_N_OPTIONS: none. */
-static bt_option find_word(const char *word, size_t n)
+static bool is_word_of(const bt_option_spec *s, const char *word, size_t n)
 {
-    for (bt_option i = 0; i < BT_N_OPTIONS; i++) {
-        const bt_option_spec *s = &bt_option_specs[i];
-        if (n > 2 && word[1] == '-' && strlen(s->name) == n - 2 && memcmp(s->name, word + 2, n - 2) == 0) return i;
-        if (is_among(s->synonyms, word, n)) return i;
-    }
-    return BT_N_OPTIONS;
+    if (n > 2 && word[1] == '-' && strlen(s->name) == n - 2 && memcmp(s->name, word + 2, n - 2) == 0) return true;
+    return is_among(s->synonyms, word, n);
 }
 
-static bt_option find_letter(char letter)
+/* The option of a whole word, dashes included: "--temp" [n], "-hf"; BT_N_OPTIONS: none. A name may mean different things
+ * to different commands (--dtype of synth is the weights'): the command's own option wins. */
+static bt_option find_word(bt_command c, const char *word, size_t n)
 {
-    for (bt_option i = 0; i < BT_N_OPTIONS; i++)
-        if (letter != '\0' && bt_option_specs[i].letter == letter) return i;
-    return BT_N_OPTIONS;
+    bt_option found = BT_N_OPTIONS;
+    for (bt_option i = 0; i < BT_N_OPTIONS; i++) {
+        if (!is_word_of(&bt_option_specs[i], word, n)) continue;
+        if (is_of(&bt_option_specs[i], c)) return i;
+        if (found == BT_N_OPTIONS) found = i;
+    }
+    return found;
+}
+
+static bt_option find_letter(bt_command c, char letter)
+{
+    bt_option found = BT_N_OPTIONS;
+    for (bt_option i = 0; i < BT_N_OPTIONS; i++) {
+        if (letter == '\0' || bt_option_specs[i].letter != letter) continue;
+        if (is_of(&bt_option_specs[i], c)) return i;
+        if (found == BT_N_OPTIONS) found = i;
+    }
+    return found;
 }
 
 /* Edit distance of a [n_a] and b, where swapping neighbours is one step; long words are cut. */
@@ -238,7 +250,7 @@ static bt_status check_command_of(bt_command c, bt_option id, const char *word, 
 /* One "--name", "--name=value" or "-hf". */
 static bt_status take_word(bt_options *o, const char *word, size_t n, bt_words *rest, bt_error *e)
 {
-    bt_option id = find_word(word, n);
+    bt_option id = find_word(o->command, word, n);
     if (id == BT_N_OPTIONS) return fail_unknown_option(o->command, word, n, e);
     bt_status st = check_command_of(o->command, id, word, n, e);
     if (st != BT_OK) return st;
@@ -257,7 +269,7 @@ static bt_status take_letters(bt_options *o, const char *word, bt_words *rest, b
 {
     for (size_t i = 1; word[i] != '\0'; i++) {
         const char shown[3] = {'-', word[i], '\0'};
-        bt_option id = find_letter(word[i]);
+        bt_option id = find_letter(o->command, word[i]);
         if (id == BT_N_OPTIONS) return fail_unknown_option(o->command, word, strlen(word), e);
         bt_status st = check_command_of(o->command, id, shown, 2, e);
         if (st != BT_OK) return st;
@@ -286,7 +298,7 @@ static bt_status take_arguments(bt_options *o, bt_words words, bt_error *e)
             options_end = true;
         } else {
             size_t n = strcspn(word, "=");
-            bool is_word = word[1] == '-' || find_word(word, n) != BT_N_OPTIONS;
+            bool is_word = word[1] == '-' || find_word(o->command, word, n) != BT_N_OPTIONS;
             st = is_word ? take_word(o, word, n, &words, e) : take_letters(o, word, &words, e);
         }
         if (st != BT_OK) return st;

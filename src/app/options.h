@@ -17,6 +17,7 @@ typedef enum bt_command {
     BT_COMMAND_DETOKENIZE,
     BT_COMMAND_INFO,
     BT_COMMAND_DEVICES,
+    BT_COMMAND_SYNTH,
     BT_COMMAND_HELP,
     BT_COMMAND_VERSION,
     BT_N_COMMANDS,
@@ -56,6 +57,11 @@ typedef enum bt_option {
     BT_OPT_CHUNK,
     BT_OPT_JSONL,
     BT_OPT_TENSORS,
+    BT_OPT_PRESET,
+    BT_OPT_LAYERS,
+    BT_OPT_EXPERTS,
+    BT_OPT_WEIGHTS,
+    BT_OPT_WEIGHTS_SEED,
     BT_OPT_DEVICE,
     BT_OPT_DTYPE,
     BT_OPT_KV_DTYPE,
@@ -89,6 +95,7 @@ typedef enum bt_option_kind {
 
 typedef enum bt_option_group {
     BT_GROUP_MODEL,
+    BT_GROUP_SYNTH,
     BT_GROUP_TEXT,
     BT_GROUP_SAMPLING,
     BT_GROUP_IDS,

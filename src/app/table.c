@@ -13,12 +13,13 @@ enum {
     DETOKENIZE = 1 << BT_COMMAND_DETOKENIZE,
     INFO = 1 << BT_COMMAND_INFO,
     DEVICES = 1 << BT_COMMAND_DEVICES,
+    SYNTH = 1 << BT_COMMAND_SYNTH,
     HELP = 1 << BT_COMMAND_HELP,
     ENGINE = RUN | LOGITS | VERIFY | INFO,
     SCORING = LOGITS | VERIFY,
     TOKENS = TOKENIZE | DETOKENIZE,
     MODEL = ENGINE | TOKENS,
-    REPORTS = ENGINE | DEVICES,
+    REPORTS = ENGINE | DEVICES | SYNTH,
     ALL = (1 << BT_N_COMMANDS) - 1,
 };
 
@@ -52,6 +53,11 @@ static const char *const info_examples[] = {
     NULL,
 };
 static const char *const devices_examples[] = {"baltoro devices", NULL};
+static const char *const synth_examples[] = {
+    "baltoro synth ./k2-0.9b --preset k2-0.9b",
+    "baltoro synth ./mova-8 --preset k2-mova-36b --layers 8 --dtype fp8",
+    NULL,
+};
 static const char *const help_examples[] = {
     "baltoro help run",
     "source <(baltoro help --completion bash)",
@@ -150,6 +156,18 @@ const bt_command_spec bt_commands[BT_N_COMMANDS] = {
             .text = "CPU, its levels, threads and memory, with the limits of the cgroup that the program runs in.",
             .examples = devices_examples,
         },
+    [BT_COMMAND_SYNTH] =
+        {
+            .name = "synth",
+            .arguments = "OUT --preset NAME",
+            .n_arguments_max = 1,
+            .summary = "write a random checkpoint of a released model's true shapes",
+            .text = "Makes the folder OUT: random weights, the configuration, and a tokenizer that works but knows no "
+                    "language. It shows how fast a model would run on this machine before it is downloaded. The same "
+                    "preset, options and seed give the same bytes.\n\n"
+                    "Whether the disk has room is checked first, and OUT appears only when it is complete.",
+            .examples = synth_examples,
+        },
     [BT_COMMAND_HELP] =
         {
             .name = "help",
@@ -170,14 +188,15 @@ const bt_command_spec bt_commands[BT_N_COMMANDS] = {
 };
 
 const char *const bt_commands_planned[] = {
-    "chat", "serve", "quantize", "bench", "synth", "pull", "doctor", "selftest", "render", NULL,
+    "chat", "serve", "quantize", "bench", "pull", "doctor", "selftest", "render", NULL,
 };
 
 /* ---- options --------------------------------------------------------------------------------------------------- */
 
 const char *const bt_group_titles[BT_N_GROUPS] = {
-    [BT_GROUP_MODEL] = "Model",   [BT_GROUP_TEXT] = "Text",     [BT_GROUP_SAMPLING] = "Sampling",
-    [BT_GROUP_IDS] = "Token ids", [BT_GROUP_ENGINE] = "Engine", [BT_GROUP_OUTPUT] = "Output",
+    [BT_GROUP_MODEL] = "Model",       [BT_GROUP_SYNTH] = "Checkpoint", [BT_GROUP_TEXT] = "Text",
+    [BT_GROUP_SAMPLING] = "Sampling", [BT_GROUP_IDS] = "Token ids",    [BT_GROUP_ENGINE] = "Engine",
+    [BT_GROUP_OUTPUT] = "Output",
 };
 
 const bt_option_spec bt_option_specs[BT_N_OPTIONS] = {
@@ -407,6 +426,63 @@ const bt_option_spec bt_option_specs[BT_N_OPTIONS] = {
             .commands = INFO,
             .help = "List every tensor.",
         },
+    [BT_OPT_PRESET] =
+        {
+            .name = "preset",
+            .argument = "NAME",
+            .kind = BT_KIND_CHOICE,
+            .group = BT_GROUP_SYNTH,
+            .choices = "k2-0.9b k2-3.7b k2-7b k2-32b k2-mova-36b k2-375b k2-tiny k2-mova-tiny",
+            .commands = SYNTH,
+            .help = "Whose shapes to write.",
+        },
+    [BT_OPT_LAYERS] =
+        {
+            .name = "layers",
+            .argument = "N",
+            .kind = BT_KIND_INTEGER,
+            .group = BT_GROUP_SYNTH,
+            .min = 1,
+            .max = 1024,
+            .default_text = "all",
+            .commands = SYNTH,
+            .help = "The first N layers only: less disk and memory, the same speed per layer.",
+        },
+    [BT_OPT_EXPERTS] =
+        {
+            .name = "experts",
+            .argument = "N",
+            .kind = BT_KIND_INTEGER,
+            .group = BT_GROUP_SYNTH,
+            .min = 1,
+            .max = 4096,
+            .default_text = "all",
+            .commands = SYNTH,
+            .help = "N experts in each layer that has any; value experts are never more than that.",
+        },
+    [BT_OPT_WEIGHTS] =
+        {
+            .name = "dtype",
+            .argument = "TYPE",
+            .kind = BT_KIND_CHOICE,
+            .group = BT_GROUP_SYNTH,
+            .choices = "bf16 fp8",
+            .default_text = "bf16",
+            .commands = SYNTH,
+            .help = "Type of the weights. fp8 is what the FP8 releases are: of a dense model all projections, of one "
+                    "with experts these alone.",
+        },
+    [BT_OPT_WEIGHTS_SEED] =
+        {
+            .name = "seed",
+            .letter = 's',
+            .argument = "N",
+            .kind = BT_KIND_U64,
+            .group = BT_GROUP_SYNTH,
+            .default_text = "0",
+            .commands = SYNTH,
+            .help = "Another seed gives other weights.",
+        },
     [BT_OPT_DEVICE] =
         {
             .name = "device",
@@ -470,7 +546,7 @@ const bt_option_spec bt_option_specs[BT_N_OPTIONS] = {
             .max = 1024,
             .default_text = "the cores that affinity and cgroup allow",
             .environment = "BALTORO_THREADS",
-            .commands = ENGINE,
+            .commands = ENGINE | SYNTH,
             .help = "Threads that compute. Any number gives the same bits.",
         },
     [BT_OPT_CONTEXT] =
@@ -539,7 +615,7 @@ const bt_option_spec bt_option_specs[BT_N_OPTIONS] = {
             .kind = BT_KIND_FLAG,
             .group = BT_GROUP_OUTPUT,
             .environment = "BALTORO_QUIET",
-            .commands = MODEL,
+            .commands = MODEL | SYNTH,
             .help = "Nothing on stderr but errors.",
         },
     [BT_OPT_VERBOSE] =
@@ -549,7 +625,7 @@ const bt_option_spec bt_option_specs[BT_N_OPTIONS] = {
             .kind = BT_KIND_FLAG,
             .group = BT_GROUP_OUTPUT,
             .environment = "BALTORO_VERBOSE",
-            .commands = MODEL,
+            .commands = MODEL | SYNTH,
             .help = "More on stderr.",
         },
     [BT_OPT_COMPLETION] =
