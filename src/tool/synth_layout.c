@@ -63,11 +63,9 @@ static void fill_codes(uint8_t codes[256])
 }
 
 /* The elements of words [first, first + BLOCK_WORDS) of a tensor. */
-static void make_block(const bt_piece *p, uint64_t first, uint8_t *to)
+static void make_block(const bt_piece *p, const uint8_t codes[256], uint64_t first, uint8_t *to)
 {
     if (p->dtype == BT_F8_E4M3) {
-        uint8_t codes[256];
-        fill_codes(codes);
         for (size_t i = 0; i < BLOCK_WORDS; i++) {
             uint64_t word = bt_rng_u64(p->key, first + i);
             for (unsigned k = 0; k < 8; k++) to[8 * i + k] = codes[word >> 8 * k & 0xff];
@@ -91,22 +89,23 @@ static void make_block(const bt_piece *p, uint64_t first, uint8_t *to)
 }
 
 /* Bytes [from, to) of the file, all of them of one tensor. */
-static void fill_piece(const bt_piece *p, uint64_t from, uint64_t to, uint8_t *out)
+static void fill_piece(const bt_piece *p, const uint8_t codes[256], uint64_t from, uint64_t to, uint8_t *out)
 {
     uint8_t block[BLOCK_WORDS * 4 * sizeof(float)];
     uint64_t block_bytes = (uint64_t)BLOCK_WORDS * per_word(p->dtype) * element_bytes(p->dtype);
     while (from < to) {
         uint64_t i = (from - p->begin) / block_bytes, skip = (from - p->begin) % block_bytes;
         uint64_t n = block_bytes - skip < to - from ? block_bytes - skip : to - from;
-        make_block(p, i * BLOCK_WORDS, block);
+        make_block(p, codes, i * BLOCK_WORDS, block);
         memcpy(out, block + skip, (size_t)n);
         out += n;
         from += n;
     }
 }
 
-void bt_synth_fill(const bt_synth_shard *s, uint64_t from, void *to, size_t n)
+void bt_synth_fill(const bt_synth_layout *l, size_t shard_i, uint64_t from, void *to, size_t n)
 {
+    const bt_synth_shard *s = &l->shards[shard_i];
     uint8_t *out = to;
     uint64_t end = from + n;
     assert(end <= s->bytes);
@@ -127,7 +126,7 @@ void bt_synth_fill(const bt_synth_shard *s, uint64_t from, void *to, size_t n)
     for (; from < end; lo++) {
         const bt_piece *p = &s->pieces[lo];
         uint64_t stop = p->end < end ? p->end : end;
-        fill_piece(p, from, stop, out);
+        fill_piece(p, l->codes, from, stop, out);
         out += stop - from;
         from = stop;
     }
@@ -244,8 +243,7 @@ static bt_status make_shard(maker *m, size_t shard_i)
     for (size_t i = 0; i < m->n; i++) {
         const bt_tensor_decl *d = &m->decls[i];
         double step = (double)m->spreads[i].deviation * sqrt(3) / 32768;
-        s->pieces[i] = (bt_piece){.name = d->name,
-                                  .begin = at,
+        s->pieces[i] = (bt_piece){.begin = at,
                                   .end = at + bytes_of(d),
                                   .key = key_of(m->seed, d->name),
                                   .mean = m->spreads[i].mean,
@@ -320,6 +318,7 @@ bt_status bt_synth_layout_make(const bt_preset *p, const bt_preset_choice *c, ui
                                bt_error *e)
 {
     *l = (bt_synth_layout){0};
+    fill_codes(l->codes);
     bt_text plain = {NULL, 0, 0, false};
     bt_tensor_list list = {0};
     bt_status st = p->check(p->numbers, c, e);

@@ -9,7 +9,6 @@
 
 /* One tensor in its shard. */
 typedef struct bt_piece {
-    const char *name;
     uint64_t begin, end; /* bytes of the file */
     uint64_t key;        /* of its random numbers */
     float mean, step;    /* value = mean + step * (16 random bits, signed); FP8: 8 random bits choose a code */
@@ -32,6 +31,7 @@ typedef struct bt_synth_layout {
     uint64_t data_bytes; /* of all tensors */
     uint64_t n_parameters;
     bt_text config, index; /* the files */
+    uint8_t codes[256];    /* of evenly spread FP8 numbers */
 } bt_synth_layout;
 
 /* bt_synth_layout_free by the caller in any case. */
@@ -40,6 +40,6 @@ bt_status bt_synth_layout_make(const bt_preset *p, const bt_preset_choice *c, ui
 void bt_synth_layout_free(bt_synth_layout *l);
 
 /* Fills to [n] with bytes [from, from + n) of a shard's file. */
-void bt_synth_fill(const bt_synth_shard *s, uint64_t from, void *to, size_t n);
+void bt_synth_fill(const bt_synth_layout *l, size_t shard_i, uint64_t from, void *to, size_t n);
 
 #endif
