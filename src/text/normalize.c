@@ -26,11 +26,12 @@ void bt_nfc_free(bt_nfc *n)
 }
 
 /* Starters that are NFC by themselves and never compose with what stands before them. Unicode promises that this stays
- * so for all versions. Not a complete list: Latin, Cyrillic, Hebrew letters, kana, Han, Hangul, punctuation, emoji. */
+ * so for all versions. Not a complete list: Latin, Cyrillic, Hebrew letters, kana, Han, Hangul, punctuation, emoji; and
+ * U+11A7, which utf8proc 2.8 would drop behind a Hangul syllable, taking it for "no final consonant". */
 static bool is_quiet(uint32_t c)
 {
     static const uint32_t ranges[][2] = {
-        {0x0, 0x2ff},     {0x400, 0x482},   {0x5d0, 0x5ea},   {0x2010, 0x2027}, {0x3041, 0x3096},
+        {0x0, 0x2ff},     {0x400, 0x482},   {0x5d0, 0x5ea},   {0x11a7, 0x11a7}, {0x2010, 0x2027},   {0x3041, 0x3096},
         {0x30a1, 0x30fa}, {0x4e00, 0x9fff}, {0xac00, 0xd7a3}, {0xff01, 0xff60}, {0x1f300, 0x1faff},
     };
     for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++) {

@@ -168,7 +168,7 @@ static item *add_property(parser *p, set *s, const char *name)
 }
 
 /* The class that a letter after a backslash names; false if it names none. */
-static bool add_shorthand(parser *p, set *s, char letter)
+static bool add_shorthand(parser *p, set *s, char letter, bool in_class)
 {
     uint32_t low = 0;
     switch (letter) {
@@ -190,7 +190,8 @@ static bool add_shorthand(parser *p, set *s, char letter)
         (void)add_property(p, s, "M");
         (void)add_property(p, s, "Nd");
         (void)add_property(p, s, "Pc");
-        add_range(p, s, 0xb2, 0xb3); /* superscripts and fractions of Latin-1, but no others */
+        if (in_class) return true;
+        add_range(p, s, 0xb2, 0xb3); /* outside of classes Oniguruma adds superscripts and fractions of Latin-1 */
         add_range(p, s, 0xb9, 0xb9);
         add_range(p, s, 0xbc, 0xbe);
         return true;
@@ -243,7 +244,7 @@ static bool parse_hex(parser *p, size_t digits_min, size_t digits_max, uint32_t 
 }
 
 /* After a backslash: one character into *c (true), or a class into *s (false). On a fault p->status is set. */
-static bool parse_escape(parser *p, set *s, uint32_t *c)
+static bool parse_escape(parser *p, set *s, bool in_class, uint32_t *c)
 {
     static const char names[] = "nrtfvae", values[] = "\n\r\t\f\v\a\x1b";
     *c = 0;
@@ -256,7 +257,7 @@ static bool parse_escape(parser *p, set *s, uint32_t *c)
         parse_property(p, s, letter == 'P');
         return false;
     }
-    if (letter < 0x80 && add_shorthand(p, s, (char)letter)) {
+    if (letter < 0x80 && add_shorthand(p, s, (char)letter, in_class)) {
         if (p->fold) refuse(p, "a class escape inside (?i:...)");
         return false;
     }
@@ -285,7 +286,7 @@ static bool parse_member(parser *p, set *s, uint32_t *c)
     if (next_is(p, "[")) refuse(p, "a class inside a class");
     if (next_is(p, "&&")) refuse(p, "a class intersection of a form this build does not know");
     if (p->status != BT_OK) return false;
-    if (accept(p, "\\")) return parse_escape(p, s, c);
+    if (accept(p, "\\")) return parse_escape(p, s, true, c);
     *c = next_char(p);
     return true;
 }
@@ -401,10 +402,10 @@ static node *parse_atom(parser *p)
     if (accept(p, "\\")) {
         if (next_is(p, "D") || next_is(p, "W")) { /* whole classes: their complement can be written as one */
             n->set.negated = true;
-            (void)add_shorthand(p, &n->set, *p->at++ == 'D' ? 'd' : 'w');
+            (void)add_shorthand(p, &n->set, *p->at++ == 'D' ? 'd' : 'w', false);
             return n;
         }
-        if (!parse_escape(p, &n->set, &c)) return n;
+        if (!parse_escape(p, &n->set, false, &c)) return n;
     } else {
         if (strchr("*+?{^$", *p->at) != NULL && *p->at != '\0') refuse(p, "an anchor, or a repeat of nothing");
         c = next_char(p);

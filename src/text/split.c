@@ -1,10 +1,11 @@
 /*
  * Splits, with PCRE2 as the matcher.
  *
- * The matcher is shown a window of the text that begins small and doubles only when it runs into the window's end
- * (partial matching tells). So the bytes shown add up to a small multiple of the text for any sane pattern, and a
- * budget on them turns an insane one (quadratic over a long run) into an error instead of a hang; the match limit does
- * that for what happens inside a window.
+ * The matcher tries one position at a time, and is shown a window of the text that begins small and doubles only when it
+ * runs into the window's end (partial matching tells). So the bytes shown add up to a small multiple of the text for any
+ * sane pattern, and a budget on them turns an insane one (quadratic over a long run) into an error instead of a hang; the
+ * match limit does that for what happens inside a window. Patterns of models match at every position, so that leaving
+ * the search to PCRE2 would win nothing.
  *
  * Further traps that are closed here: the text is checked once and every match runs with PCRE2_NO_UTF_CHECK, else each
  * would check the whole text again; the JIT's stack can end (-46) where the interpreter, on the heap, gets through, so
@@ -87,7 +88,7 @@ static bt_status compile(pcre2_compile_context *context, const bt_text *pattern,
 {
     int error;
     PCRE2_SIZE at;
-    uint32_t all = PCRE2_UTF | PCRE2_NEVER_BACKSLASH_C | options;
+    uint32_t all = PCRE2_UTF | PCRE2_ANCHORED | PCRE2_NEVER_BACKSLASH_C | options;
     *out = pcre2_compile((PCRE2_SPTR)pattern->data, pattern->size, all, &error, &at, context);
     if (*out != NULL) return BT_OK;
     if (error == PCRE2_ERROR_HEAP_FAILED) return no_memory(e);
@@ -159,12 +160,12 @@ static int count_step(pcre2_callout_block *block, void *user)
     return 0;
 }
 
-bt_status bt_splitting_open(size_t text_bytes, bool counted, bt_splitting **out, bt_error *e)
+bt_status bt_splitting_open(size_t text_bytes, size_t n_splits, bool counted, bt_splitting **out, bt_error *e)
 {
     bt_splitting *w = bt_calloc(1, sizeof *w);
     if (w == NULL) return no_memory(e);
     w->counted = counted;
-    w->n_shown_max = (uint64_t)text_bytes * SHOWN_PER_BYTE_MAX + SHOWN_BYTES_MIN;
+    w->n_shown_max = (uint64_t)text_bytes * n_splits * SHOWN_PER_BYTE_MAX + SHOWN_BYTES_MIN;
     w->general = pcre2_general_context_create(pcre2_allocate, pcre2_release, NULL);
     if (w->general != NULL) w->context = pcre2_match_context_create(w->general);
     if (w->general != NULL) w->match = pcre2_match_data_create(1, w->general);
@@ -237,34 +238,22 @@ static bt_status match_fault(const search *q, int rc)
     return bt_fail(q->e, BT_ERR_UNSUPPORTED, "the split pattern gives up on this text: %s", reason);
 }
 
-/* The first match that begins at or after `from`. */
-static bt_status find_match(search *q, size_t from, bool *found)
+/* A match that begins at `at`; rc >= 0, or PCRE2_ERROR_NOMATCH, or *st says what went wrong. */
+static int match_at(search *q, size_t at, bt_status *st)
 {
-    for (size_t window = WINDOW_BYTES_MIN;;) {
-        assert(from <= q->n);
-        size_t end = window < q->n - from ? from + window : q->n;
+    for (size_t window = WINDOW_BYTES_MIN;; window *= 2) {
+        size_t end = window < q->n - at ? at + window : q->n;
         while (end < q->n && ((unsigned char)q->text[end] & 0xc0) == 0x80) end++;
-        q->w->n_shown += end - from;
+        q->w->n_shown += end - at;
         if (q->w->n_shown > q->w->n_shown_max) {
-            return bt_fail(q->e, BT_ERR_UNSUPPORTED, "the split pattern reads this text over and over: %zu bytes",
-                           q->n);
+            *st = bt_fail(q->e, BT_ERR_UNSUPPORTED, "the split pattern reads a text of %zu bytes over and over", q->n);
+            return PCRE2_ERROR_MATCHLIMIT;
         }
-        int rc = match_window(q, from, end);
-        if (rc == PCRE2_ERROR_NOMATCH && end == q->n) {
-            *found = false;
-            return BT_OK;
-        }
-        if (rc < 0 && rc != PCRE2_ERROR_NOMATCH && rc != PCRE2_ERROR_PARTIAL) return match_fault(q, rc);
-        const PCRE2_SIZE *bounds = pcre2_get_ovector_pointer(q->w->match);
-        if (rc >= 0 && (bounds[1] < end || end == q->n)) {
-            q->begin = bounds[0];
-            q->end = bounds[1];
-            *found = true;
-            return BT_OK;
-        }
-        /* Nothing begins before this; from here on more text has to be seen. */
-        from = rc == PCRE2_ERROR_NOMATCH ? end : bounds[0];
-        window *= 2;
+        int rc = match_window(q, at, end);
+        bool short_of_text = rc == PCRE2_ERROR_PARTIAL || (rc >= 0 && pcre2_get_ovector_pointer(q->w->match)[1] == end);
+        if (short_of_text && end < q->n) continue;
+        if (rc < 0 && rc != PCRE2_ERROR_NOMATCH) *st = match_fault(q, rc);
+        return rc;
     }
 }
 
@@ -273,6 +262,23 @@ static size_t next_char_at(const search *q, size_t at)
     at++;
     while (at < q->n && ((unsigned char)q->text[at] & 0xc0) == 0x80) at++;
     return at;
+}
+
+/* The first match that begins at or after `from`. */
+static bt_status find_match(search *q, size_t from, bool *found)
+{
+    *found = false;
+    for (size_t at = from; at <= q->n; at = next_char_at(q, at)) {
+        bt_status st = BT_OK;
+        int rc = match_at(q, at, &st);
+        if (st != BT_OK) return st;
+        if (rc == PCRE2_ERROR_NOMATCH) continue;
+        q->begin = at;
+        q->end = pcre2_get_ovector_pointer(q->w->match)[1];
+        *found = true;
+        break;
+    }
+    return BT_OK;
 }
 
 /* ---- behaviours

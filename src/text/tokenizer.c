@@ -364,7 +364,7 @@ static bt_status encode(const bt_tokenizer *t, const char *text, size_t size, un
     size_t valid = bt_utf8_valid_prefix(text, size);
     if (valid != size) return bt_fail(e, BT_ERR_USAGE, "the text is not UTF-8 at byte %zu", valid);
     run r = {.t = t, .e = e};
-    bt_status st = bt_splitting_open(size, steps != NULL, &r.splitting, e);
+    bt_status st = bt_splitting_open(size, t->n_splitters, steps != NULL, &r.splitting, e);
     if (st == BT_OK && (flags & BT_TEXT_SPECIAL) != 0) {
         st = encode_around(&r, t->added, text, size, encode_raw_special);
     } else if (st == BT_OK) {
