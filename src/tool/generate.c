@@ -12,8 +12,7 @@ typedef struct generation {
     bt_session *session;
     bt_sampler *sampler;
     bt_decoder *decoder;
-    bt_stop *stop;  /* NULL: no stop strings */
-    size_t n_known; /* ids that the tokenizer has text for */
+    bt_stop *stop; /* NULL: no stop strings */
     size_t budget;
     bool is_closed; /* the text function said no */
 } generation;
@@ -22,7 +21,7 @@ const char *bt_finish_name(bt_finish f)
 {
     static const char *const names[] = {
         [BT_FINISH_END_TOKEN] = "end token", [BT_FINISH_STOP] = "stop string", [BT_FINISH_LENGTH] = "length",
-        [BT_FINISH_CONTEXT] = "context",     [BT_FINISH_STOPPED] = "stopped",
+        [BT_FINISH_CONTEXT] = "context",     [BT_FINISH_STOPPED] = "stopped",  [BT_FINISH_FAILED] = "error",
     };
     return names[f];
 }
@@ -55,18 +54,15 @@ static bool pass(generation *g, const char *text, size_t size)
     return is_met;
 }
 
-static bt_status say_id(generation *g, int32_t id, bool *is_met, bt_error *e)
+/* Says the text of an id; true if a stop string was met. A model's vocabulary may be padded with ids that the tokenizer
+ * does not know: they have no text, and the text goes on. */
+static bool say_id(generation *g, int32_t id)
 {
-    *is_met = false;
-    if ((size_t)id >= g->n_known) { /* a row of the head that only pads the vocabulary */
-        g->out->n_without_text++;
-        return BT_OK;
-    }
     const char *text;
     size_t size;
-    bt_status st = bt_decoder_push(g->decoder, id, &text, &size, e);
-    if (st == BT_OK) *is_met = pass(g, text, size);
-    return st;
+    if (bt_decoder_push(g->decoder, id, &text, &size, NULL) == BT_OK) return pass(g, text, size);
+    g->out->n_without_text++;
+    return false;
 }
 
 /* What decoder and stop strings held back: said however the text ended, unless a stop string ended it. */
@@ -116,10 +112,7 @@ static bt_status continue_text(generation *g, bt_error *e)
             return BT_OK;
         }
         out->ids[out->n_ids++] = id;
-        bool is_met;
-        st = say_id(g, id, &is_met, e);
-        if (st != BT_OK) return st;
-        if (is_met) {
+        if (say_id(g, id)) {
             out->finish = BT_FINISH_STOP;
             return BT_OK;
         }
@@ -145,7 +138,7 @@ bt_status bt_generate(bt_session *s, size_t n_vocab, const bt_generate_options *
     assert(o->n_prompt >= 1 && o->n_prompt <= o->context);
     assert(bt_session_length(s) == 0);
     *out = (bt_generated){.finish = BT_FINISH_STOPPED};
-    generation g = {.o = o, .out = out, .session = s, .n_known = bt_tokenizer_n_vocab(o->tokenizer)};
+    generation g = {.o = o, .out = out, .session = s};
     size_t room = o->context - o->n_prompt;
     g.budget = o->n_max < room ? o->n_max : room;
     out->ids = bt_malloc(g.budget + 1, sizeof *out->ids);
@@ -156,6 +149,7 @@ bt_status bt_generate(bt_session *s, size_t n_vocab, const bt_generate_options *
     if (st == BT_OK) st = compute_prompt(&g, e);
     if (st == BT_OK) {
         st = continue_text(&g, e);
+        if (st != BT_OK) out->finish = BT_FINISH_FAILED;
         if (st != BT_OK || out->finish != BT_FINISH_STOP) say_rest(&g);
     } else if (st == BT_ERR_CANCELLED) {
         st = BT_OK; /* finish says it */

@@ -16,6 +16,7 @@ typedef enum bt_finish {
     BT_FINISH_LENGTH,  /* as many tokens as asked for */
     BT_FINISH_CONTEXT, /* the context is full */
     BT_FINISH_STOPPED, /* a hook or the text function said so */
+    BT_FINISH_FAILED,
 } bt_finish;
 
 const char *bt_finish_name(bt_finish f); /* "end token", ... */

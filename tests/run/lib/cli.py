@@ -14,7 +14,7 @@ import tempfile
 PROGRAM = os.path.abspath(os.environ.get("BALTORO", "build/test/baltoro"))
 MODELS = os.path.abspath("tests/data/models")
 BOS, END, SPECIAL = 0, 1, 639  # of the tokenizer below
-PAIRS = [(a, b) for a in "abcdefghijklmnopqrst" for b in "abcdefghijklmnopqrs"][:381]
+PAIRS = [(a, b) for a in "abcdefghijklmnopqrst" for b in "abcdefghijklmnopqrst"][:381]
 
 _counts = {"passed": 0, "failed": 0}
 _folders = []

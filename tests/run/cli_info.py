@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+"""info and devices from outside: figures that agree with the files, defaults that are marked, plans that do not fit."""
+import json
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+from cli import MODELS, check, finish, folder, make_model, refused, run, write_safetensors  # noqa: E402
+
+
+def report(model, *options, **more):
+    r = run("info", model, "--json", *options, **more)
+    check(f"info {os.path.basename(model)} {options}", r.code == 0 and r.err == "" and r.out.count(b"\n") == 1, r)
+    return json.loads(r.out)
+
+
+def tensors_of(path):
+    """{name: (dtype, shape)} of every shard, by our own reading of the headers."""
+    found = {}
+    for name in os.listdir(path):
+        if not name.endswith(".safetensors") or name.startswith("expected"):
+            continue
+        with open(os.path.join(path, name), "rb") as f:
+            header = json.loads(f.read(int.from_bytes(f.read(8), "little")))
+        found.update({k: (v["dtype"], v["shape"], v["data_offsets"][1] - v["data_offsets"][0])
+                      for k, v in header.items() if k != "__metadata__"})
+    return found
+
+
+def product(shape):
+    n = 1
+    for x in shape:
+        n *= x
+    return n
+
+
+for name in sorted(os.listdir(MODELS)):
+    path = os.path.join(MODELS, name)
+    if not name.startswith("k2-"):
+        continue
+    stored, i = tensors_of(path), report(path, "--tensors")
+    scales = {k for k in stored if k.endswith(("weight_scale", "weight_scale_inv"))}
+    plain = {k: v for k, v in stored.items() if k not in scales}
+    with open(os.path.join(path, "config.json")) as f:
+        config = json.load(f)
+    check(f"{name} parameters", i["parameters"] == sum(product(s) for _, s, _ in plain.values()), i["parameters"])
+    check(f"{name} bytes", i["tensor_bytes"] == sum(n for _, _, n in stored.values()), i["tensor_bytes"])
+    check(f"{name} list", {x["name"]: (x["dtype"], x["shape"]) for x in i["list"]} == {k: v[:2] for k, v in plain.items()})
+    check(f"{name} scales", sum(x["scaled"] for x in i["list"]) == len(scales))
+    for parts in ("classes", "dtypes"):
+        for key in ("tensors", "parameters", "bytes"):
+            whole = i["tensors"] if key == "tensors" else i["parameters"] if key == "parameters" else i["tensor_bytes"]
+            check(f"{name} {parts} {key}", sum(p[key] for p in i[parts].values()) == whole)
+    check(f"{name} config", all(i["config"][k] == config[k] for k in ("vocab_size", "hidden_size", "head_dim")), i["config"])
+    m = i["memory"]
+    check(f"{name} plan", m["private"] == m["kv"] + m["state"] + m["scratch"] + m["weights"] + m["tables"] and m["fits"], m)
+    check(f"{name} mapped", m["mapped"] == i["file_bytes"] == sum(
+        os.path.getsize(os.path.join(path, f)) for f in os.listdir(path) if f.endswith(".safetensors") and f[0] == "m"), m)
+    text = run("info", path, "--tensors")
+    check(f"{name} page", text.code == 0 and text.err == "" and all(k.encode() in text.out for k in plain), text)
+
+DENSE = os.path.join(MODELS, "k2-dense")
+small, large, half = (report(DENSE, "--context", c, *o)["memory"] for c, o in ((100, ()), (200, ()), (200, ("--kv-dtype", "bf16"))))
+check("KV grows with the context", large["kv"] == 2 * small["kv"] and half["kv"] * 2 == large["kv"], small, large, half)
+check("context as asked", small["context"] == 100 and report(DENSE)["memory"]["context"] == 4096)
+check("threads as asked", report(DENSE, "-t", "3")["memory"]["threads"] == 3)
+check("batch as asked", report(DENSE, "-b", "7")["memory"]["batch"] == 7)
+
+huge = make_model(config={"max_position_embeddings": 1 << 27}, with_tokenizer=False)
+i = report(huge, "-c", 1 << 27)
+check("a plan that does not fit is an answer", i["memory"]["fits"] is False and i["memory"]["private"] > i["memory"]["available"], i)
+r = run("info", huge, "-c", 1 << 27)
+check("and said", r.code == 0 and b"does not fit: " in r.out, r)
+refused("context beyond the model", 1, "4096", "info", DENSE, "-c", 4097)
+
+with_tokenizer = report(make_model(bos=True, config={"eos_token_id": [1, 7]}))
+check("tokenizer", with_tokenizer["tokenizer"] == {"ids": 640, "bos": 0}, with_tokenizer["tokenizer"])
+check("end ids that the tokenizer lists", with_tokenizer["end_ids"] == [1], with_tokenizer["end_ids"])
+check("end ids without a tokenizer", report(make_model(config={"eos_token_id": [1, 7]}, with_tokenizer=False))["end_ids"] == [1, 7])
+check("no tokenizer", report(DENSE)["tokenizer"] is None)
+del_eps = make_model(with_tokenizer=False)
+with open(os.path.join(del_eps, "config.json")) as f:
+    config = json.load(f)
+del config["rms_norm_eps"]
+with open(os.path.join(del_eps, "config.json"), "w") as f:
+    json.dump(config, f)
+i = report(del_eps)
+check("defaults are listed", "rms_norm_eps" in i["defaults"] and "hidden_size" not in i["defaults"], i["defaults"])
+check("and marked", b"rms_norm_eps" in run("info", del_eps).out and b"(default" in run("info", del_eps).out)
+
+skipping = make_model(base="k2-yarn", with_tokenizer=False)
+with open(os.path.join(skipping, "model.safetensors"), "rb") as f:
+    raw = f.read()
+n = int.from_bytes(raw[:8], "little")
+tensors = {k: (v["dtype"], v["shape"], raw[8 + n + v["data_offsets"][0]:8 + n + v["data_offsets"][1]])
+           for k, v in json.loads(raw[8:8 + n]).items() if k != "__metadata__"}
+tensors["model.layers.0.self_attn.rotary_emb.inv_freq"] = ("F32", [4], b"\0" * 16)
+write_safetensors(os.path.join(skipping, "model.safetensors"), tensors)
+check("skipped tensors are counted", report(skipping)["skipped"] == {"tensors": 1, "bytes": 16})
+strange = os.path.join(folder(), 'quo"te\n')
+os.symlink(DENSE, strange)
+check("a folder's name with a quote and a newline", report(strange)["folder"] == strange)
+
+# ---- devices ------------------------------------------------------------------------------------------------------------
+
+r = run("devices", "--json")
+d = json.loads(r.out)
+check("devices", r.code == 0 and r.err == "" and d["devices"] == ["cpu"] and d["cpu"]["levels"][0] == "scalar", r)
+check("threads and memory", 1 <= d["cpu"]["threads"] <= d["cpu"]["cpus"] and 0 < d["memory"]["available"] <= d["memory"]["total"], d)
+r = run("devices")
+check("devices page", r.code == 0 and b"devices of this build: cpu" in r.out and r.err == "", r)
+for level in d["cpu"]["levels"]:
+    check(f"level {level}", run("verify", DENSE, os.path.join(DENSE, "expected.safetensors"), "--cpu", level).code == 0)
+
+finish()
