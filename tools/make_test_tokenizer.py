@@ -231,11 +231,21 @@ def random_texts(n, seed):
     return out
 
 
-def write(folder, name, value, **options):
+def write(folder, name, value):
+    """JSON with one line for each element of a list, or of a list in an object."""
+
+    def dump(v):
+        return json.dumps(v, ensure_ascii=False, separators=(",", ":"))
+
+    def lines(v):
+        return "[\n" + ",\n".join(map(dump, v)) + "\n]" if isinstance(v, list) else dump(v)
+
     os.makedirs(folder, exist_ok=True)
     with open(os.path.join(folder, name), "w", encoding="utf-8") as f:
-        json.dump(value, f, ensure_ascii=False, **options)
-        f.write("\n")
+        if isinstance(value, list):
+            f.write(lines(value) + "\n")
+        else:
+            f.write("{\n" + ",\n".join(dump(k) + ":" + lines(v) for k, v in value.items()) + "\n}\n")
 
 
 def token(i, text, special):
@@ -262,11 +272,11 @@ def make_tiny():
         "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": "",
                   "end_of_word_suffix": "", "fuse_unk": False, "byte_fallback": False, "ignore_merges": False,
                   "vocab": vocab, "merges": [list(m) for m in merges]},
-    }, indent=0, separators=(",", ":"))  # fmt: skip
+    })  # fmt: skip
     write(folder, "tokenizer_config.json", {
         "tokenizer_class": "PreTrainedTokenizerFast", "bos_token": FIRST[0][0], "eos_token": FIRST[1][0],
         "clean_up_tokenization_spaces": False, "model_max_length": 524288,
-    }, indent=1)  # fmt: skip
+    })  # fmt: skip
     ref = Reference(vocab, merges, {t["content"]: t["id"] for t in tags})
     cases = []
     for text in CASES + random_texts(240, 20261129):
@@ -284,7 +294,7 @@ def make_tiny():
         ids = [rnd.choice([rnd.randrange(2, 258), rnd.randrange(2, 258), rnd.randrange(len(vocab) + len(TAGS))])
                for _ in range(rnd.randint(1, 9))]  # fmt: skip
         decodings.append({"ids": ids, "text": ref.decode(ids)})
-    write(folder, "expected.json", {"cases": cases, "decodings": decodings}, indent=0, separators=(",", ":"))
+    write(folder, "expected.json", {"cases": cases, "decodings": decodings})
     print("tiny: %d merges, %d ids, %d cases" % (len(merges), len(vocab) + len(TAGS), len(cases)))
 
 
@@ -327,7 +337,7 @@ def make_splits():
                 pieces = [p for p, _ in Split(Regex(pattern), name, invert).pre_tokenize_str(text)]
                 cases.append({"text": text, "pieces": pieces})
             out.append({"pattern": pattern, "behavior": behavior, "invert": invert, "cases": cases})
-    write(ROOT, "splits.json", out, indent=0, separators=(",", ":"))
+    write(ROOT, "splits.json", out)
     print("splits: %d cases" % sum(len(o["cases"]) for o in out))
 
 
@@ -397,7 +407,7 @@ def make_confirmed():
                           "decoded_without_special": t.decode(ids, skip_special_tokens=True)})  # fmt: skip
         parts = {k: json.dumps(v, ensure_ascii=False) for k, v in part.items()}
         out.append({**parts, "ignore_merges": ignore, "merges": merges, "extra": extra, "cases": cases})
-    write(ROOT, "confirmed.json", out, indent=0, separators=(",", ":"))
+    write(ROOT, "confirmed.json", out)
     print("confirmed: %d tokenizers, %d cases" % (len(out), sum(len(o["cases"]) for o in out)))
 
 

@@ -91,7 +91,8 @@ static uint32_t add_child(bt_added *a, uint32_t node, uint8_t byte)
     return child;
 }
 
-bt_status bt_added_add(bt_added *a, const char *text, size_t size, const bt_added_token *token, bt_error *e)
+bt_status bt_added_add(bt_added *a, const char *text, size_t size, const bt_added_token *token, bool *known,
+                       bt_error *e)
 {
     assert(size > 0);
     if (a->n_tokens == a->tokens_capacity) {
@@ -108,7 +109,8 @@ bt_status bt_added_add(bt_added *a, const char *text, size_t size, const bt_adde
         if (child == NODE_NONE) return bt_fail(e, BT_ERR_MEMORY, "no memory for the added tokens");
         node = child;
     }
-    if (a->nodes[node].token != TOKEN_NONE) return BT_OK;
+    *known = a->nodes[node].token != TOKEN_NONE;
+    if (*known) return BT_OK;
     a->nodes[node].token = (uint32_t)a->n_tokens;
     a->tokens[a->n_tokens++] =
         (flags){.id = token->id, .single_word = token->single_word, .lstrip = token->lstrip, .rstrip = token->rstrip};

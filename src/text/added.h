@@ -19,8 +19,10 @@ typedef struct bt_added bt_added; /* a set of tokens to look for */
 
 bt_status bt_added_open(bt_added **out, bt_error *e);
 void bt_added_close(bt_added *a);
-/* `text` is what to look for; of two equal ones the first counts. The token's flags are copied. */
-bt_status bt_added_add(bt_added *a, const char *text, size_t size, const bt_added_token *flags, bt_error *e);
+/* `text` is what to look for; of two equal ones the first counts (*known: this is not the first). The token's flags are
+ * copied. */
+bt_status bt_added_add(bt_added *a, const char *text, size_t size, const bt_added_token *token, bool *known,
+                       bt_error *e);
 bool bt_added_is_empty(const bt_added *a);
 
 typedef struct bt_added_scan { /* set text and size, zero the rest */

@@ -46,19 +46,32 @@ struct bt_tokenizer {
  * ----------------------------------------------------------------------------------------------------------
  */
 
+/* One token; `texts` holds those before it, to find a text that comes twice. */
+static bt_status add_token(bt_tokenizer *t, const bt_added_token *token, bt_added *texts, bt_nfc *nfc, bt_error *e)
+{
+    bool known = false;
+    const char *text = token->text;
+    size_t size = token->size;
+    bt_status st = bt_vocab_add_token(&t->vocab, text, size, token->id, token->special, e);
+    if (st == BT_OK) st = bt_added_add(texts, text, size, token, &known, e);
+    if (st == BT_OK && known) {
+        st = bt_fail(e, BT_ERR_FORMAT, "added token \"%.80s\" is listed twice, the second time with the id %d", text,
+                     (int)token->id);
+    }
+    if (st == BT_OK && token->normalized && t->nfc) st = bt_nfc_apply(nfc, text, size, &text, &size, e);
+    bt_added *found_in = token->normalized ? t->added_normalized : t->added;
+    return st == BT_OK ? bt_added_add(found_in, text, size, token, &known, e) : st;
+}
+
 static bt_status add_tokens(bt_tokenizer *t, const bt_tokenizer_spec *s, bt_error *e)
 {
     bt_nfc nfc = {0};
-    bt_status st = bt_added_open(&t->added, e);
+    bt_added *texts = NULL;
+    bt_status st = bt_added_open(&texts, e);
+    if (st == BT_OK) st = bt_added_open(&t->added, e);
     if (st == BT_OK) st = bt_added_open(&t->added_normalized, e);
-    for (size_t i = 0; i < s->n_added && st == BT_OK; i++) {
-        const bt_added_token *token = &s->added[i];
-        st = bt_vocab_add_token(&t->vocab, token->text, token->size, token->id, token->special, e);
-        const char *text = token->text;
-        size_t size = token->size;
-        if (st == BT_OK && token->normalized && t->nfc) st = bt_nfc_apply(&nfc, text, size, &text, &size, e);
-        if (st == BT_OK) st = bt_added_add(token->normalized ? t->added_normalized : t->added, text, size, token, e);
-    }
+    for (size_t i = 0; i < s->n_added && st == BT_OK; i++) st = add_token(t, &s->added[i], texts, &nfc, e);
+    bt_added_close(texts);
     bt_nfc_free(&nfc);
     return st;
 }
