@@ -42,6 +42,7 @@ typedef struct bt_backend_vtable {
     /* Bytes of a slot's states. */
     bt_status (*state_read)(const bt_plan *p, uint32_t slot, uint64_t offset, void *to, size_t size, bt_error *e);
     bt_status (*state_write)(bt_plan *p, uint32_t slot, uint64_t offset, const void *from, size_t size, bt_error *e);
+    /* What a new timeline reads before it writes: fixed states. Positions need no clearing, none is seen unstored. */
     bt_status (*state_zero)(bt_plan *p, uint32_t slot, bt_error *e);
 } bt_backend_vtable;
 

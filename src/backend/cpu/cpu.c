@@ -150,7 +150,7 @@ static uint64_t place_thread(bt_cpu_layout *l, const bt_tape *t, uint8_t *base, 
     return bytes;
 }
 
-bt_cpu_layout bt_cpu_layout_of(const bt_backend_options *o, const bt_tape *t)
+static bt_cpu_layout layout_of(const bt_backend_options *o, const bt_tape *t)
 {
     bt_cpu_layout l = {.fits = true};
     bt_cpu_thread unused;
@@ -166,13 +166,13 @@ bt_cpu_layout bt_cpu_layout_of(const bt_backend_options *o, const bt_tape *t)
 
 static uint64_t cpu_plan_scratch_bytes(const bt_backend_options *o, const bt_tape *t)
 {
-    bt_cpu_layout l = bt_cpu_layout_of(o, t);
+    bt_cpu_layout l = layout_of(o, t);
     return l.fits ? l.bytes : UINT64_MAX;
 }
 
 static uint64_t cpu_plan_weight_bytes(const bt_backend_options *o, const bt_tape *t)
 {
-    bt_cpu_layout l = bt_cpu_layout_of(o, t);
+    bt_cpu_layout l = layout_of(o, t);
     return l.fits ? l.vectors_bytes : UINT64_MAX;
 }
 
@@ -264,7 +264,7 @@ static bt_status cpu_plan_open(bt_backend *be, const bt_tape *t, bt_plan **out, 
     if (plan == NULL) return bt_fail(e, BT_ERR_MEMORY, "no memory for a plan (%zu bytes)", sizeof *plan);
     plan->base = (bt_plan){.vtable = &bt_cpu_backend, .tape = t};
     plan->cpu = cpu;
-    plan->layout = bt_cpu_layout_of(&(bt_backend_options){.n_threads = cpu->n_threads}, t);
+    plan->layout = layout_of(&(bt_backend_options){.n_threads = cpu->n_threads}, t);
     if (!plan->layout.fits || !allocate(plan)) {
         bt_status st =
             bt_fail(e, BT_ERR_MEMORY, "no memory for a plan: %llu bytes of states, %llu of scratch and %llu of weights",

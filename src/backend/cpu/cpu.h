@@ -103,7 +103,6 @@ typedef struct bt_cpu_run {
 
 extern const bt_backend_vtable bt_cpu_backend;
 
-bt_cpu_layout bt_cpu_layout_of(const bt_backend_options *o, const bt_tape *t);
 bt_status bt_cpu_run_step(bt_plan *p, const bt_step *s, bt_run_part part, bt_error *e);
 
 /* y [n_cols] = row `row` of a matrix as f32: code times block scale. */
