@@ -181,12 +181,12 @@ $(BUILD)/sources: FORCE
 # ---- running -------------------------------------------------------------------------------------------------------
 
 REAL   := build/real/smollm2-135m-instruct
-PROMPT ?= The capital of France is
+PROMPT ?= Once upon a time, in a village by the sea, there lived
 
 ## demo: fetches a small real model (93 MB) and shows it writing English
 .PHONY: demo
 demo: all $(REAL)/config.json
-	$(BUILD)/baltoro run $(REAL) -p '$(PROMPT)' -n 48 --temperature 0
+	$(BUILD)/baltoro run $(REAL) -p '$(PROMPT)' -n 64 --temperature 0
 
 ## real: the small real model as a Hugging Face folder in build/real/
 .PHONY: real
