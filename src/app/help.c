@@ -124,17 +124,14 @@ static void add_command_names(bt_text *t)
     for (bt_command c = 0; c < BT_N_COMMANDS; c++) bt_text_printf(t, "%s%s", c == 0 ? "" : " ", bt_commands[c].name);
 }
 
-static void complete_bash(bt_text *t)
+/* What follows an option of this command that takes a value: its choices, files, or nothing. */
+static void bash_values(bt_text *t, bt_command c)
 {
-    bt_text_puts(t, "# bash completion for baltoro; made by `baltoro help --completion bash`\n"
-                    "_baltoro()\n{\n    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} words\n"
-                    "    COMPREPLY=()\n    if ((COMP_CWORD == 1)); then\n        COMPREPLY=($(compgen -W \"");
-    add_command_names(t);
-    bt_text_puts(t, " --help --version\" -- \"$word\"))\n        return\n    fi\n    case $before in\n");
+    bt_text_puts(t, "        case $before in\n");
     for (bt_option id = 0; id < BT_N_OPTIONS; id++) {
         const bt_option_spec *s = &bt_option_specs[id];
-        if (s->argument == NULL) continue;
-        bt_text_printf(t, "    --%s", s->name);
+        if (s->argument == NULL || !belongs_to(id, c)) continue;
+        bt_text_printf(t, "        --%s", s->name);
         if (s->letter != '\0') bt_text_printf(t, "|-%c", s->letter);
         if (s->kind == BT_KIND_CHOICE)
             bt_text_printf(t, ") COMPREPLY=($(compgen -W \"%s\" -- \"$word\")); return ;;\n", s->choices);
@@ -143,12 +140,24 @@ static void complete_bash(bt_text *t)
         else
             bt_text_puts(t, ") return ;;\n");
     }
-    bt_text_puts(t, "    esac\n    case ${COMP_WORDS[1]} in\n");
+    bt_text_puts(t, "        esac\n");
+}
+
+static void complete_bash(bt_text *t)
+{
+    bt_text_puts(t,
+                 "# bash completion for baltoro; made by `baltoro help --completion bash`\n"
+                 "_baltoro()\n{\n    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} words=\n"
+                 "    COMPREPLY=()\n    if ((COMP_CWORD == 1)); then\n        COMPREPLY=($(compgen -W \"");
+    add_command_names(t);
+    bt_text_puts(t, " --help --version\" -- \"$word\"))\n        return\n    fi\n    case ${COMP_WORDS[1]} in\n");
     for (bt_command c = 0; c < BT_N_COMMANDS; c++) {
-        bt_text_printf(t, "    %s) words=\"", bt_commands[c].name);
+        bt_text_printf(t, "    %s)\n", bt_commands[c].name);
+        bash_values(t, c);
+        bt_text_puts(t, "        words=\"");
         if (c == BT_COMMAND_HELP) add_command_names(t);
         add_words_of(t, c);
-        bt_text_puts(t, "\" ;;\n");
+        bt_text_puts(t, "\"\n        ;;\n");
     }
     bt_text_puts(t, "    esac\n    if [[ $word == -* || ${COMP_WORDS[1]} == help ]]; then\n"
                     "        COMPREPLY=($(compgen -W \"$words\" -- \"$word\"))\n    else\n"

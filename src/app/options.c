@@ -59,8 +59,8 @@ static bool is_word_of(const bt_option_spec *s, const char *word, size_t n)
     return is_among(s->synonyms, word, n);
 }
 
-/* The option of a whole word, dashes included: "--temp" [n], "-hf"; BT_N_OPTIONS: none. A name may mean different things
- * to different commands (--dtype of synth is the weights'): the command's own option wins. */
+/* The option of a whole word, dashes included: "--temp" [n], "-hf"; BT_N_OPTIONS: none. A name may mean different
+ * things to different commands (--dtype of synth is the weights'): the command's own option wins. */
 static bt_option find_word(bt_command c, const char *word, size_t n)
 {
     bt_option found = BT_N_OPTIONS;

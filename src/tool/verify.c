@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -123,14 +124,10 @@ static int compare_labels(const char *a, const char *b)
     return strcmp(a, b);
 }
 
-static void sort_entries(bt_verify *v)
+static int by_label(const void *a, const void *b)
 {
-    for (size_t i = 1; i < v->n_entries; i++)
-        for (size_t k = i; k > 0 && compare_labels(v->entries[k - 1].label, v->entries[k].label) > 0; k--) {
-            entry x = v->entries[k];
-            v->entries[k] = v->entries[k - 1];
-            v->entries[k - 1] = x;
-        }
+    const entry *x = a, *y = b;
+    return compare_labels(x->label, y->label);
 }
 
 bt_status bt_verify_open(const char *path, size_t n_vocab, bt_verify **out, bt_error *e)
@@ -144,7 +141,7 @@ bt_status bt_verify_open(const char *path, size_t n_vocab, bt_verify **out, bt_e
         bt_verify_close(v);
         return st;
     }
-    sort_entries(v);
+    qsort(v->entries, v->n_entries, sizeof *v->entries, by_label);
     *out = v;
     return BT_OK;
 }

@@ -92,14 +92,22 @@ check("no half of it is left", not [f for f in os.listdir(HERE) if f.startswith(
 
 # ---- interrupted ----------------------------------------------------------------------------------------------------------
 
-# Stopped while it waits to write nothing: the ids come through a pipe that never ends.
-p = start("logits", DENSE, "--ids-file", "-", "--output", os.path.join(HERE, "interrupted"))
+interrupted = os.path.join(HERE, "interrupted")
+p = start("logits", DENSE, "--ids-file", "-", "--output", interrupted)  # waits for its ids
 p.stdin.write(b"1,2,3")
 p.stdin.flush()
 p.send_signal(signal.SIGINT)
 _, err = p.communicate(timeout=60)
-check("interrupted while reading", p.returncode in (130, -signal.SIGINT) and not os.path.exists(os.path.join(HERE, "interrupted")),
-      p.returncode, err)
+check("interrupted while reading", p.returncode in (130, -signal.SIGINT) and not os.path.exists(interrupted), p.returncode, err)
+p = start("logits", DENSE, "--ids-file", write("whole", "1 " * 4096), "--output", interrupted, "--chunk", "1", "-t", "1",
+          "--cpu", "scalar")
+while not any(f.startswith("interrupted") or f.startswith(".interrupted") for f in os.listdir(HERE)) and p.poll() is None:
+    pass  # until the output is begun
+p.send_signal(signal.SIGINT)
+_, err = p.communicate(timeout=120)
+left = [f for f in os.listdir(HERE) if "interrupted" in f]
+check("interrupted while writing: nothing is left", (p.returncode == 130 and left == []) or (p.returncode == 0 and left), p.returncode,
+      err, left)
 
 # ---- verify ---------------------------------------------------------------------------------------------------------------
 

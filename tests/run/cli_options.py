@@ -8,7 +8,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 from cli import MODELS, PROGRAM, check, environment, finish, folder, refused, run  # noqa: E402
 
-COMMANDS = ["run", "logits", "verify", "tokenize", "detokenize", "info", "devices", "help", "version"]
+COMMANDS = ["run", "logits", "verify", "tokenize", "detokenize", "info", "devices", "synth", "help", "version"]
 DENSE = os.path.join(MODELS, "k2-dense")
 
 # ---- help --------------------------------------------------------------------------------------------------------------
@@ -59,6 +59,8 @@ check("completes commands", complete("baltoro", "de") == {"detokenize", "devices
 check("completes options", complete("baltoro", "run", "--top") == {"--top-k", "--top-p"})
 check("completes options of the command only", "--chunk" not in complete("baltoro", "run", "--"))
 check("completes choices", complete("baltoro", "run", "--kv-dtype", "") == {"f32", "bf16"})
+check("choices are the command's own", complete("baltoro", "synth", "--dtype", "") == {"bf16", "fp8"} and
+      complete("baltoro", "run", "--dtype", "") == {"f32"})
 check("completes topics", complete("baltoro", "help", "ver") == {"verify", "version"})
 man = run("help", "--man")
 check("manual page", man.code == 0 and man.out.startswith(b".TH BALTORO 1") and b"BALTORO_TOP_K" in man.out, man)
@@ -69,7 +71,7 @@ refused("completion for another shell", 2, "must be one of: bash zsh fish", "hel
 
 # ---- wrong usage ------------------------------------------------------------------------------------------------------------
 
-for command in ("chat", "serve", "quantize", "bench", "synth", "pull", "doctor", "selftest", "render"):
+for command in ("chat", "serve", "quantize", "bench", "pull", "doctor", "selftest", "render"):
     refused(f"planned {command}", 2, f"{command} is not in this build", command)
 refused("unknown command", 2, "did you mean verify?", "verfy")
 refused("option before the command", 2, "the command comes first", "--json", "info")
@@ -89,6 +91,11 @@ for command in ("run", "logits", "verify", "tokenize", "detokenize", "info"):
     options = {"logits": ("--ids", "1", "--output", "x"), "verify": ("--json",)}.get(command, ())
     if command != "verify":
         refused(f"{command} without MODEL", 2, "MODEL is missing", command, *options)
+if b"--ablate" in run("help", "run").out:  # the test build
+    check("a planted fault", run("verify", DENSE, os.path.join(DENSE, "expected.safetensors"), "--ablate", "rope=off").code == 1)
+    refused("an unknown fault", 2, "ablate", "verify", DENSE, os.path.join(DENSE, "expected.safetensors"), "--ablate", "nonsense=1")
+else:
+    refused("no planted faults", 2, "unknown option --ablate", "verify", DENSE, "x", "--ablate", "rope=off")
 refused("verify without EXPECTED", 2, "EXPECTED.safetensors is missing", "verify", DENSE)
 r = run("tokenize", "\x1b[31m\x07", "x")
 check("control characters do not reach the terminal", r.code == 3 and "\x1b" not in r.err and "\x07" not in r.err, r)

@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import pty
 import re
 import signal
 import subprocess
@@ -10,8 +11,8 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
-from cli import (BOS, END, MODELS, PROGRAM, SPECIAL, byte_letters, check, environment, finish, folder, make_model, refused,  # noqa: E402
-                 run, start, tokenizer, write_json)
+from cli import (BOS, END, MODELS, PROGRAM, SPECIAL, byte_letters, check, environment, finish, folder, make_model,  # noqa: E402
+                 read_safetensors, refused, run, start, tokenizer, write_json, write_safetensors)
 
 MODEL = make_model()
 PROMPT = "Hello, world"
@@ -36,8 +37,9 @@ full = report(*GREEDY, "-n", "200")
 check("stream and report agree", plain.code == 0 and plain.out.decode() == full["text"], plain)
 check("text of the ids", full["text"] == b"".join(texts[i] for i in full["ids"]).decode("utf-8", "replace"), full)
 check("200 ids", len(full["ids"]) == 200 and full["finish_reason"] == "length", full["finish_reason"])
-check("prompt ids", full["prompt_ids"] == [2 + b for b in b"H"] + full["prompt_ids"][1:] and len(full["prompt_ids"]) <= 12, full["prompt_ids"])
-for word in ("model: ", "memory: ", "sampling: temperature 0", "prompt: ", "tokens/s", "first token after", "peak memory", "finished: length; seed "):
+check("prompt ids", full["prompt_ids"][0] == 2 + ord("H") and len(full["prompt_ids"]) <= 12, full["prompt_ids"])
+for word in ("model: ", "memory: ", "sampling: temperature 0", "prompt: ", "tokens/s", "first token after", "peak memory",
+             "finished: length; seed "):
     check(f"stderr says '{word}'", word in plain.err, plain.err)
 check("no colour, no status line in a pipe", "\x1b" not in plain.err and "\r" not in plain.err, plain.err)
 quiet = run("run", MODEL, "-p", PROMPT, *GREEDY, "-n", "20", "-q")
@@ -64,7 +66,8 @@ check("-p is taken as it is", r and r["prompt_ids"] == full["prompt_ids"] + [12]
 refused("two prompts", 2, "exclude each other", "run", MODEL, "-p", "a", "-f", path)
 refused("no such prompt file", 1, "nowhere", "run", MODEL, "-f", os.path.join(here, "nowhere"))
 refused("prompt file is a folder", 1, "baltoro-cli", "run", MODEL, "-f", here)
-for data, part in ((b"abc\xffdef", "byte 3 is 0xff"), (b"\xff\xfeh\0i\0", "UTF-16"), (b"\x80\xc0\xaf", "byte 0"), (b"abc\xe6\x97", "byte 3")):
+for data, part in ((b"abc\xffdef", "byte 3 is 0xff"), (b"\xff\xfeh\0i\0", "UTF-16"), (b"\x80\xc0\xaf", "byte 0"),
+                   (b"abc\xe6\x97", "byte 3")):
     refused(f"prompt {data[:4]}", 2, part, "run", MODEL, stdin=data)
 refused("empty prompt", 2, "the prompt is empty", "run", MODEL, "-p", "")
 refused("empty stdin", 2, "the prompt is empty", "run", MODEL)
@@ -173,7 +176,8 @@ check("the seed that was chosen repeats the text", d["ids"] == e["ids"], d["samp
 check("another one each time", d["sampling"]["seed"] != report(*SAMPLED)["sampling"]["seed"])
 for s in ("0", "4294967296", "9223372036854775807", "18446744073709551615"):
     check(f"seed {s}", report("-n", "1", "--seed", s)["sampling"]["seed"] == int(s))
-for name, options in (("top-k 1", ("--top-k", "1")), ("top-p 0", ("--top-p", "0")), ("min-p 1", ("--min-p", "1")), ("temperature 1e-30", ("--temp", "1e-30"))):
+for name, options in (("top-k 1", ("--top-k", "1")), ("top-p 0", ("--top-p", "0")), ("min-p 1", ("--min-p", "1")),
+                      ("temperature 1e-30", ("--temp", "1e-30"))):
     check(f"{name} is greedy", report(*SAMPLED, "--seed", "3", *options)["ids"] == ids[:60])
 r = report(*GREEDY, "-n", "60", "--repetition-penalty", "1000")
 check("a penalty ends repetition", len(set(r["ids"])) == 60 and not set(r["ids"]) & set(r["prompt_ids"]), r["ids"])
@@ -181,11 +185,13 @@ generation = {"do_sample": True, "temperature": 0.7, "top_p": 0.9, "top_k": 40, 
 path = make_model(generation=generation)
 r = run("run", path, "-p", "Z", "-n", "2", "--json")
 got = json.loads(r.out)["sampling"]
-check("defaults of the model", {k: got[k] for k in generation if k != "do_sample"} == {k: v for k, v in generation.items() if k != "do_sample"}, got)
+check("defaults of the model", got == {**{k: v for k, v in generation.items() if k != "do_sample"}, "seed": got["seed"]}, got)
 check("their source is said", r.err.count("(generation_config.json)") == 5, r.err)
-r = run("run", path, "-p", "Z", "-n", "2", "--json", "--temp", "0.25", "--top-k", "0", env={"BALTORO_TOP_P": "0.5", "BALTORO_TOP_K": "9"})
+r = run("run", path, "-p", "Z", "-n", "2", "--json", "--temp", "0.25", "--top-k", "0",
+        env={"BALTORO_TOP_P": "0.5", "BALTORO_TOP_K": "9"})
 got = json.loads(r.out)["sampling"]
-check("a flag, then the environment, then the model", (got["temperature"], got["top_k"], got["top_p"], got["min_p"]) == (0.25, 0, 0.5, 0.01), got)
+got = [got[k] for k in ("temperature", "top_k", "top_p", "min_p")]
+check("a flag, then the environment, then the model", got == [0.25, 0, 0.5, 0.01], got)
 r = report("-n", "2", model=make_model(generation={"do_sample": False, "temperature": 0.7}))
 check("do_sample false is greedy", r["sampling"]["temperature"] == 0, r["sampling"])
 refused("defaults out of range", 3, "generation_config.json: top_p is 1.5", "run", make_model(generation={"top_p": 1.5}), "-p", "Z")
@@ -200,6 +206,9 @@ check("a reader that left", r.stdout.endswith(b" 0\n") and b"finished: reader cl
 with open("/dev/full", "wb") as disk:
     r = subprocess.run([PROGRAM, "run", MODEL, "-p", "Hello", *GREEDY], stdout=disk, stderr=subprocess.PIPE, env=environment(), timeout=120)
 check("full disk", r.returncode == 4 and b"stdout: cannot write" in r.stderr, r.returncode, r.stderr)
+r = subprocess.run(["sh", "-c", f'"$0" run "{MODEL}" -p Hello --temperature 0 >&-', PROGRAM], stderr=subprocess.PIPE,
+                   env=environment(), timeout=120)
+check("closed stdout", r.returncode == 1 and b"stdout: cannot write" in r.stderr, r.returncode, r.stderr)
 
 
 def until(stream, pattern):
@@ -241,5 +250,61 @@ for victim in ("model-00001-of-00004.safetensors", "model-00004-of-00004.safeten
     os.truncate(os.path.join(path, victim), 0)  # after it was mapped and checked
     out, err = p.communicate(b"Hello", timeout=60)
     check(f"{victim} shrinks while it is mapped", p.returncode == 3 and victim.encode() in err, p.returncode, err)
+
+# ---- numbers that are none -----------------------------------------------------------------------------------------------------------
+
+poisoned = make_model(base="k2-yarn")
+path = os.path.join(poisoned, "model.safetensors")
+tensors = read_safetensors(path)
+dtype, shape, raw = tensors["model.norm.weight"]
+tensors["model.norm.weight"] = (dtype, shape, b"\xc0\x7f" * (len(raw) // 2))
+write_safetensors(path, tensors)
+r = run("run", poisoned, "-p", "Z", *GREEDY)
+check("NaN ends the run", r.code == 1 and r.out == b"" and "is NaN" in r.err, r)
+r = run("verify", poisoned, os.path.join(MODELS, "k2-yarn", "expected.safetensors"), "--tolerance", "1e9")
+check("NaN never verifies", r.code == 1 and b"failed:" in r.out, r)
+r = run("logits", poisoned, "--ids", "1,2", "--output", os.path.join(here, "nan.safetensors"))
+check("NaN in logits is said", r.code == 0 and "1280 of the logits are NaN" in r.err, r)
+
+# ---- at a terminal -------------------------------------------------------------------------------------------------------------------
+
+ERASE = b"\r\x1b[K"
+
+
+def at_terminal(*words, typed=None, term="xterm", **env):
+    """What the program says with stderr at a terminal (and stdin, where something is typed): (exit code, stdout, terminal)."""
+    ours, theirs = pty.openpty()
+    p = start(*words, stdin=theirs if typed else subprocess.DEVNULL, stderr=theirs, env=environment(TERM=term, **env))
+    os.close(theirs)
+    if typed:
+        os.write(ours, typed)
+    seen, out = b"", b""
+    while True:
+        try:
+            more = os.read(ours, 1 << 16)
+        except OSError:  # EIO: the other end is closed
+            break
+        if not more:
+            break
+        seen += more
+    out = p.stdout.read()
+    p.stdout.close()
+    code = p.wait(60)
+    os.close(ours)
+    return code, out, seen
+
+
+RUN = ("run", MODEL, *GREEDY, "-n", "5")
+code, out, seen = at_terminal(*RUN, "-p", "Z" * 600)
+check("a status line while it loads and reads", code == 0 and b"opening the model" in seen and b"prompt: 512 of 600 tokens" in seen
+      and ERASE in seen, code, seen)
+check("the status line is gone at the end", b"\x1b" not in seen[seen.rindex(ERASE) + len(ERASE):], seen)
+for name, more in (("NO_COLOR", {"NO_COLOR": "1"}), ("TERM=dumb", {"term": "dumb"})):
+    code, out, seen = at_terminal(*RUN, "-p", "Z", **more)
+    check(f"{name}: no status line", code == 0 and b"\x1b" not in seen and b"finished: " in seen, code, seen)
+code, out, seen = at_terminal(*RUN, "-q", "-p", "Z")
+check("quiet: no status line", code == 0 and seen == b"", code, seen)
+code, out, seen = at_terminal(*RUN, "--json", typed=b"Zz!\n\x04")
+check("a prompt typed in", code == 0 and json.loads(out)["prompt_ids"] == [92, 124, 35] and b"Ctrl-D" in seen, code, out, seen)
 
 finish()

@@ -6,6 +6,7 @@ The program is $BALTORO, by default build/test/baltoro. A test is one call of `c
 import json
 import os
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -68,10 +69,11 @@ def run(*words, stdin=b"", env=None, timeout=120, **more):
 
 
 def start(*words, **more):
-    """The same as a process in the background, with pipes."""
-    more.setdefault("stdin", subprocess.PIPE)
-    more.setdefault("stdout", subprocess.PIPE)
-    return subprocess.Popen([PROGRAM, *words], stderr=subprocess.PIPE, env=environment(), **more)
+    """The same as a process in the background, with pipes. SIGINT reaches it even if a shell ignores it for us."""
+    for stream in ("stdin", "stdout", "stderr"):
+        more.setdefault(stream, subprocess.PIPE)
+    more.setdefault("env", environment())
+    return subprocess.Popen([PROGRAM, *words], preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL), **more)
 
 
 def refused(name, code, part, *words, **more):
