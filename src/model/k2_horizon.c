@@ -23,9 +23,10 @@
 #include "model/model.h"
 #include "model/rope.h"
 
-#define K2_LAYERS_MAX  1024u
-#define K2_WIDTH_MAX   (1u << 20)
-#define K2_EXPERTS_MAX 65536u
+#define K2_LAYERS_MAX   1024u
+#define K2_WIDTH_MAX    (1u << 20)
+#define K2_EXPERTS_MAX  65536u
+#define K2_HEAD_DIM_MAX 1024u /* what attention kernels hold */
 
 /* ---- shape ---------------------------------------------------------------------------------------------------------
  */
@@ -228,9 +229,9 @@ static bt_status k2_read_config(const bt_config *c, void *shape, bt_error *e)
     s->n_layers = need(r, "num_hidden_layers", K2_LAYERS_MAX);
     s->n_heads = need(r, "num_attention_heads", 65536);
     s->n_kv = need(r, "num_key_value_heads", 65536);
-    s->head_dim = need(r, "head_dim", 65536);
+    s->head_dim = need(r, "head_dim", K2_HEAD_DIM_MAX);
     s->max_position = need(r, "max_position_embeddings", 1u << 30);
-    s->rope_dim = count_or(r, "rope_head_dim", s->head_dim, 1, 65536);
+    s->rope_dim = count_or(r, "rope_head_dim", s->head_dim, 1, K2_HEAD_DIM_MAX);
     s->n_groups = count_or(r, "layernorm_num_groups", 1, 1, K2_WIDTH_MAX);
     s->eps = number_or(r, "rms_norm_eps", 1e-6);
     s->qk_norm = flag_or(r, "query_key_norm", false);
@@ -276,11 +277,12 @@ static bt_status llama_read_config(const bt_config *c, void *shape, bt_error *e)
     s->n_heads = need(r, "num_attention_heads", 65536);
     s->n_kv = count_or(r, "num_key_value_heads", s->n_heads, 1, 65536);
     s->max_position = need(r, "max_position_embeddings", 1u << 30);
-    s->head_dim = count_or(r, "head_dim", 0, 1, 65536);
+    s->head_dim = count_or(r, "head_dim", 0, 1, K2_HEAD_DIM_MAX);
     if (r->st == BT_OK && s->head_dim == 0) {
         refuse(r, s->hidden % s->n_heads != 0, "num_attention_heads",
                "does not divide hidden_size and head_dim is absent");
         s->head_dim = s->hidden / s->n_heads;
+        refuse(r, s->head_dim > K2_HEAD_DIM_MAX, "num_attention_heads", "gives heads of more than 1024 elements");
     }
     s->rope_dim = s->head_dim;
     s->eps = number_or(r, "rms_norm_eps", 1e-6);
