@@ -137,6 +137,10 @@ static inline __m128i load_bytes(const void *p, size_t n) /* n <= 16, zeros afte
     return _mm_loadu_si128((const __m128i *)buffer);
 }
 
+static inline float f32_of_f16(uint16_t h)
+{
+    return _cvtsh_ss(h);
+}
 static inline vf vf_load_f16(const void *p)
 {
     return _mm256_cvtph_ps(_mm_loadu_si128(p));
@@ -160,15 +164,15 @@ static inline vf vf_load_bf16_n(const void *p, size_t n)
 }
 
 /*
- * FP8 E4M3 through f16, whose conversion takes denormals without a stall: the code's seven magnitude bits, moved up
- * three places, are the f16 of code / 256. A magnitude of 0x7f is NaN: adding 0x80 carries into bit 14 for it alone.
+ * FP8 E4M3 through f16, whose conversion takes denormals without a stall. A sign-extended code moved up seven places is
+ * s s eeee mmm 0000000: the f16 of code / 256, but for bit 14, which repeats the sign and should be 0. Adding 0x80
+ * changes that bit for magnitude 0x7f alone, which is NaN; so bit 14 of the difference is what an f16 wants there.
  */
 static inline __m256i f16_of_f8(__m128i codes)
 {
-    __m256i c = _mm256_slli_epi16(_mm256_cvtepu8_epi16(codes), 8);
-    __m256i h = _mm256_and_si256(_mm256_srai_epi16(c, 1), _mm256_set1_epi16((short)0xbfff));
-    __m256i carry = _mm256_add_epi16(h, _mm256_set1_epi16(0x80));
-    return _mm256_or_si256(h, _mm256_and_si256(carry, _mm256_set1_epi16(0x4000)));
+    __m256i c = _mm256_slli_epi16(_mm256_cvtepi8_epi16(codes), 7);
+    __m256i carry = _mm256_add_epi16(c, _mm256_set1_epi16(0x80));
+    return _mm256_xor_si256(c, _mm256_and_si256(carry, _mm256_set1_epi16(0x4000)));
 }
 
 /* 2 W codes, each divided by 256 */

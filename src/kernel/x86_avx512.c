@@ -122,6 +122,10 @@ static inline __m128 fold_to_4(vf a)
 
 /* ---- weights and caches of two bytes and one ---- */
 
+static inline float f32_of_f16(uint16_t h)
+{
+    return _cvtsh_ss(h);
+}
 static inline vf vf_load_f16(const void *p)
 {
     return _mm512_cvtph_ps(_mm256_loadu_si256(p));
@@ -145,15 +149,15 @@ static inline vf vf_load_bf16_n(const void *p, size_t n)
 }
 
 /*
- * FP8 E4M3 through f16, whose conversion takes denormals without a stall: the code's seven magnitude bits, moved up
- * three places, are the f16 of code / 256. A magnitude of 0x7f is NaN: adding 0x80 carries into bit 14 for it alone.
+ * FP8 E4M3 through f16, whose conversion takes denormals without a stall. A sign-extended code moved up seven places is
+ * s s eeee mmm 0000000: the f16 of code / 256, but for bit 14, which repeats the sign and should be 0. Adding 0x80
+ * changes that bit for magnitude 0x7f alone, which is NaN; so bit 14 of the difference is what an f16 wants there.
  */
 static inline __m512i f16_of_f8(__m256i codes)
 {
-    __m512i c = _mm512_slli_epi16(_mm512_cvtepu8_epi16(codes), 8);
-    __m512i h = _mm512_and_si512(_mm512_srai_epi16(c, 1), _mm512_set1_epi16((short)0xbfff));
-    __m512i carry = _mm512_add_epi16(h, _mm512_set1_epi16(0x80));
-    return _mm512_ternarylogic_epi32(h, carry, _mm512_set1_epi16(0x4000), 0xf8); /* h | (carry & 0x4000) */
+    __m512i c = _mm512_slli_epi16(_mm512_cvtepi8_epi16(codes), 7);
+    __m512i carry = _mm512_add_epi16(c, _mm512_set1_epi16(0x80));
+    return _mm512_ternarylogic_epi32(c, carry, _mm512_set1_epi16(0x4000), 0x78); /* c ^ (carry & 0x4000) */
 }
 
 /* 2 W codes, each divided by 256 */
