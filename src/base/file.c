@@ -161,6 +161,7 @@ static bool begins(const unsigned char *s, size_t n, const char *with)
 const char *bt_placeholder_text(const void *data, size_t size)
 {
     const unsigned char *s = data;
+    if (size == 0) return NULL; /* and s may be NULL, which must not be counted from */
     if (begins(s, size, "version https://git-lfs")) {
         return "is a Git LFS pointer, the real file was not downloaded: run `git lfs pull`, or download it again";
     }

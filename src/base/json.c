@@ -30,6 +30,7 @@ enum { /* what may come next */
 
 void bt_json_begin(bt_json *j, const char *text, size_t size, unsigned flags, bt_error *e)
 {
+    if (size == 0) text = ""; /* an empty mapping has no address */
     *j = (bt_json){.begin = text, .at = text, .end = text + size, .flags = flags, .expect = EXPECT_VALUE, .error = e};
 }
 

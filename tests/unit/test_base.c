@@ -99,12 +99,15 @@ static void products_are_checked(void **state)
     (void)state;
     assert_null(bt_malloc(SIZE_MAX / 2, 3));
     assert_null(bt_calloc(SIZE_MAX / 2, 3));
+    assert_null(bt_malloc(SIZE_MAX / 2 + 2, 2)); /* wraps to 2 */
+    assert_null(bt_calloc(SIZE_MAX / 2 + 2, 2));
     void *p = bt_malloc(0, 8);
     assert_non_null(p);
     assert_null(bt_realloc(p, SIZE_MAX, 2));
     bt_free(p); /* still valid */
     bt_arena *a = bt_arena_new();
     assert_null(bt_arena_alloc(a, SIZE_MAX / 4, 8));
+    assert_null(bt_arena_alloc(a, SIZE_MAX / 2 + 2, 2));
     assert_null(bt_arena_alloc(a, 1, SIZE_MAX - 8));
     assert_non_null(bt_arena_alloc(a, 0, 8));
     bt_arena_free(a);
@@ -317,7 +320,7 @@ static void random_numbers_are_fixed_and_even(void **state)
     /* The numbers are a promise: printed seeds must reproduce texts with later versions too. */
     assert_true(bt_rng_u64(0, 0) == 0x48218226ff3cd4bfu);
     assert_true(bt_rng_u64(42, 7) == 0x32028f50341ebd74u);
-    double sum = 0, squares = 0, normal = 0, normal_squares = 0;
+    double sum = 0, squares = 0, normal = 0, normal_squares = 0, before = 0, neighbours = 0;
     const double n = 100000;
     for (uint64_t i = 0; i < 100000; i++) {
         double u = bt_rng_f64(1, i), z = (double)bt_rng_normal(1, i);
@@ -326,11 +329,14 @@ static void random_numbers_are_fixed_and_even(void **state)
         squares += u * u;
         normal += z;
         normal_squares += z * z;
+        neighbours += z * before;
+        before = z;
     }
     assert_true(fabs(sum / n - 0.5) < 0.005);
     assert_true(fabs(squares / n - 1.0 / 3) < 0.005);
     assert_true(fabs(normal / n) < 0.015);
     assert_true(fabs(normal_squares / n - 1) < 0.02);
+    assert_true(fabs(neighbours / n) < 0.015);
 }
 
 /* ---- log ------------------------------------------------------------------------------------------------------------

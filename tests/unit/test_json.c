@@ -161,6 +161,27 @@ static void faults_are_told_with_their_place(void **state)
     }
 }
 
+/* Text is stepped over eight bytes at a time: a fault must be seen at every place of the stride. */
+static void faults_inside_long_strings(void **state)
+{
+    (void)state;
+    static const char faults[] = {'\xff', '\x80', '\x1f', '\0'};
+    for (size_t at = 0; at < 40; at++) {
+        for (size_t k = 0; k < sizeof faults; k++) {
+            char text[42] = "\"", events[100];
+            memset(text + 1, 'x', 40);
+            text[41] = '"';
+            text[1 + at] = faults[k];
+            bt_error e = {.message = ""};
+            scan(text, sizeof text, 0, events, sizeof events, &e);
+            assert_string_equal(events, "!");
+            char place[40];
+            (void)snprintf(place, sizeof place, "line 1, column %zu: ", at + 2);
+            assert_memory_equal(e.message, place, strlen(place));
+        }
+    }
+}
+
 static void python_words_where_allowed(void **state)
 {
     (void)state;
@@ -488,6 +509,7 @@ int main(void)
         cmocka_unit_test(events_come_in_order),
         cmocka_unit_test(strings_are_unescaped),
         cmocka_unit_test(faults_are_told_with_their_place),
+        cmocka_unit_test(faults_inside_long_strings),
         cmocka_unit_test(python_words_where_allowed),
         cmocka_unit_test(depth_is_bounded),
         cmocka_unit_test(skipping_and_failing),

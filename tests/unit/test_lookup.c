@@ -163,6 +163,10 @@ static void variables_in_their_order(void **state)
     folders = bt_cache_folders(&tilde);
     assert_string_equal(folders, "/home/you/models/hub, /home/you/.cache/huggingface/hub");
     bt_free(folders);
+    bt_cache_env blank = {"", "", "", "", "/home/you"}; /* set to nothing is not set */
+    folders = bt_cache_folders(&blank);
+    assert_string_equal(folders, "/home/you/.cache/huggingface/hub");
+    bt_free(folders);
     bt_cache_env nothing = {NULL, NULL, NULL, NULL, NULL};
     folders = bt_cache_folders(&nothing);
     assert_string_equal(folders, "");

@@ -211,6 +211,12 @@ static void version1_each_controller_its_own_path(void **state)
     bt_machine m;
     read_machine(root, &m);
     assert_true(m.memory_limit == 4 * GIB);
+    put_bytes(root, "sys/fs/cgroup/memory/box/memory.limit_in_bytes", 9223372036854771712u);
+    read_machine(root, &m);
+    assert_true(m.memory_limit == 0);
+    assert_true(m.memory_available == 48 * GIB);
+    put_bytes(root, "sys/fs/cgroup/memory/box/memory.limit_in_bytes", 4 * GIB);
+    read_machine(root, &m);
     assert_true(m.memory_available == 2 * GIB);
     assert_true(fabs(m.cpu_quota - 1.5) < 1e-9);
     assert_int_equal(m.n_threads_default, 2);

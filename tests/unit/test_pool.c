@@ -110,6 +110,26 @@ static void sleepers_wake_up(void **state)
     bt_pool_close(t.pool);
 }
 
+/* The region lasts until the last thread is done, not until the first is. */
+static void finish_apart(void *arg, size_t thread_i)
+{
+    tally *t = arg;
+    const struct timespec nap = {0, 2000000 * (long)thread_i};
+    (void)nanosleep(&nap, NULL);
+    t->own[thread_i]++;
+}
+
+static void all_threads_are_waited_for(void **state)
+{
+    (void)state;
+    tally t = {.pool = open_pool(5)};
+    for (size_t i = 1; i <= 5; i++) {
+        bt_pool_run(t.pool, finish_apart, &t);
+        for (size_t k = 0; k < 5; k++) assert_int_equal(t.own[k], i);
+    }
+    bt_pool_close(t.pool);
+}
+
 static void *own_a_pool(void *arg)
 {
     (void)arg;
@@ -235,6 +255,7 @@ int main(void)
         cmocka_unit_test(many_regions),
         cmocka_unit_test(barriers_separate),
         cmocka_unit_test(sleepers_wake_up),
+        cmocka_unit_test(all_threads_are_waited_for),
         cmocka_unit_test(pools_side_by_side),
         cmocka_unit_test(opening_and_closing),
         cmocka_unit_test(workers_take_no_signals),
