@@ -44,7 +44,7 @@ static void many_regions(void **state)
     (void)state;
     for (size_t n = 1; n <= 4; n++) {
         tally t = {.pool = open_pool(n)};
-        const size_t n_runs = 10000;
+        const size_t n_runs = 4000;
         for (size_t i = 1; i <= n_runs; i++) {
             bt_pool_run(t.pool, count, &t);
             for (size_t k = 0; k < n; k++) {
@@ -74,7 +74,7 @@ static void barriers_separate(void **state)
     (void)state;
     static const size_t counts[] = {1, 2, 3, 4, 8, 16}; /* more than cores, mostly */
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
-        tally t = {.pool = open_pool(counts[i]), .n_barriers = counts[i] <= 4 ? 1000 : 100};
+        tally t = {.pool = open_pool(counts[i]), .n_barriers = counts[i] <= 4 ? 500 : 60};
         for (size_t run = 0; run < 4; run++) {
             memset(t.own, 0, sizeof t.own);
             bt_pool_run(t.pool, meet, &t);
