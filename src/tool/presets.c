@@ -26,6 +26,10 @@ typedef struct k2_numbers {
     bool is_tiny;  /* the keys of the test models */
 } k2_numbers;
 
+/* What attention adds to the stream is much the same for all tokens (value experts and gates have a mean above zero, and
+ * the softmax averages what differs), so a router behind it would send all tokens to the same experts: kept small. */
+#define ATTENTION_PART 0.25
+
 #define LAYERS_MAX  1024u
 #define EXPERTS_MAX 4096u
 
@@ -349,15 +353,14 @@ static bool ends_with(const char *s, const char *end)
 static bt_spread k2_spread(const void *numbers, const bt_preset_choice *c, const bt_tensor_spec *s)
 {
     const k2_numbers *k = numbers;
-    double by_inputs = 1 / sqrt((double)s->n_cols);
+    double by_inputs = 1 / sqrt((double)s->n_cols), by_depth = 1 / sqrt(2 * (double)layers_of(k, c));
     if (s->class == BT_CLASS_NORM) return (bt_spread){1, 0.1F};
     if (s->class == BT_CLASS_EMBEDDING) return (bt_spread){0, 1};
-    if (s->is_vector) return (bt_spread){0, 0.01F}; /* selection biases: scores lie within 1, and close to each other */
-    if (ends_with(s->name, "o_proj.weight") || ends_with(s->name, "down_proj.weight"))
-        by_inputs /= sqrt(2 * (double)layers_of(k, c));
-    else if (s->class != BT_CLASS_VALUES)
-        by_inputs *= 2;
-    return (bt_spread){0, (float)by_inputs};
+    if (s->class == BT_CLASS_ROUTER && s->is_vector) return (bt_spread){0, 0.005F}; /* scores differ by a few tenths */
+    if (s->class == BT_CLASS_ROUTER || s->class == BT_CLASS_VALUES) return (bt_spread){0, (float)by_inputs};
+    if (ends_with(s->name, "o_proj.weight")) return (bt_spread){0, (float)(by_inputs * by_depth * ATTENTION_PART)};
+    if (ends_with(s->name, "down_proj.weight")) return (bt_spread){0, (float)(by_inputs * by_depth)};
+    return (bt_spread){0, (float)(2 * by_inputs)};
 }
 
 static bt_synth_vocab k2_vocab(const void *numbers)
