@@ -48,7 +48,7 @@ ways = {
     "chunk 4": ("--ids", LIST, "--chunk", "4"),
     "chunk larger": ("--ids", LIST, "--chunk", "1000"),
     "batch 3": ("--ids", LIST, "--batch", "3"),
-    "threads 1": ("--ids", LIST, "--threads", "1"),
+    "threads 2": ("--ids", LIST, "--threads", "2"),
     "threads 3": ("--ids", LIST, "-t", "3"),
     "file with commas": ("--ids-file", write("a", LIST)),
     "file with lines": ("--ids-file", write("b", LIST.replace(",", "\n") + "\n")),
@@ -99,8 +99,8 @@ p.stdin.flush()
 p.send_signal(signal.SIGINT)
 _, err = p.communicate(timeout=60)
 check("interrupted while reading", p.returncode in (130, -signal.SIGINT) and not os.path.exists(interrupted), p.returncode, err)
-p = start("logits", DENSE, "--ids-file", write("whole", "1 " * 4096), "--output", interrupted, "--chunk", "1", "-t", "1",
-          "--cpu", "scalar")
+p = start("logits", DENSE, "--ids-file", write("whole", "1 " * 4096), "--output", interrupted, "--chunk", "1", "--cpu",
+          "scalar")
 while not any(f.startswith("interrupted") or f.startswith(".interrupted") for f in os.listdir(HERE)) and p.poll() is None:
     pass  # until the output is begun
 p.send_signal(signal.SIGINT)

@@ -45,8 +45,10 @@ def folder():
 
 
 def environment(**more):
-    """The environment without our own names, so that a person's settings cannot turn a test red."""
+    """The environment without our own names, so that a person's settings cannot turn a test red. One thread is enough for
+    models this small; more wait for each other where tests run side by side."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("BALTORO_", "HF_", "HUGGINGFACE_"))}
+    kept["BALTORO_THREADS"] = "1"
     kept.update(more)
     return kept
 
