@@ -338,18 +338,16 @@ bt_status bt_split(const bt_splitter *s, bt_splitting *w, const char *text, bt_s
     search q = {.s = s, .w = w, .text = text + in.at, .n = in.size, .e = e};
     row r = {.out = out, .n_before = out->n, .behavior = s->behavior, .invert = s->invert, .e = e};
     size_t from = 0, done = 0;
-    bool matched = false; /* at least once, `done` then being its end */
     bt_status st = BT_OK;
     while (st == BT_OK && from <= q.n) {
         bool found = false;
         st = find_match(&q, from, &found);
         if (st != BT_OK || !found) break;
         assert(q.end >= q.begin);
-        if (q.begin == q.end && matched && q.end == done) { /* no empty match right behind another match */
+        if (q.begin == q.end && q.end == done) { /* no empty match right behind another match */
             from = next_char_at(&q, from);
             continue;
         }
-        matched = true;
         if (q.begin > done) st = add_item(&r, in.at + done, q.begin - done, false);
         if (st == BT_OK) st = add_item(&r, in.at + q.begin, q.end - q.begin, true);
         from = done = q.end;

@@ -208,6 +208,31 @@ static void test_traps(void **state)
     assert_int_equal(count_pieces(".", "a\nb"), 3);
 }
 
+/* Every character up to U+3100 is white space or is not. */
+static void test_white_space(void **state)
+{
+    (void)state;
+    static const char spaces[] =
+        "\t\n\v\f\r \xc2\x85\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+        "\u2028\u2029\u202f\u205f\u3000";
+    bt_splitter *s = open_splitter("\\s", BT_SPLIT_REMOVED, false),
+                *other = open_splitter("\\S", BT_SPLIT_REMOVED, false);
+    for (uint32_t c = 1; c < 0x3100; c++) {
+        char text[5] = "";
+        bt_spans got = {0};
+        size_t n = bt_utf8_encode(c, text);
+        bool space = strstr(spaces, text) != NULL;
+        assert_int_equal(split(s, text, n, &got, NULL), BT_OK);
+        if ((got.n == 0) != space) fail_msg("U+%04X", c);
+        got.n = 0;
+        assert_int_equal(split(other, text, n, &got, NULL), BT_OK);
+        if ((got.n == 0) == space) fail_msg("U+%04X", c);
+        bt_free(got.data);
+    }
+    bt_splitter_close(s);
+    bt_splitter_close(other);
+}
+
 static char *repeat(const char *what, size_t n)
 {
     size_t size = strlen(what);
@@ -303,8 +328,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_confirmed), cmocka_unit_test(test_translations), cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_traps),     cmocka_unit_test(test_deep_group),   cmocka_unit_test(test_endless),
-        cmocka_unit_test(test_growth),    cmocka_unit_test(test_growth_shows),
+        cmocka_unit_test(test_traps),     cmocka_unit_test(test_white_space),  cmocka_unit_test(test_deep_group),
+        cmocka_unit_test(test_endless),   cmocka_unit_test(test_growth),       cmocka_unit_test(test_growth_shows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -64,6 +64,7 @@ static void test_every_split(void **state)
         expect(NULL, 0, "ABCDEFGHIJ", cuts, "ABCDEFGHIJ", false);
         expect((const char *[]){"AAB"}, 1, "AAAAAABAAB", cuts, "AAAA", true);
         expect((const char *[]){"ABABC"}, 1, "ABABABABCX", cuts, "ABAB", true);
+        expect((const char *[]){"AABAAAB"}, 1, "AABAABAAAB", cuts, "AAB", true);
     }
 }
 
@@ -110,7 +111,7 @@ static void test_against_search(void **state)
     (void)state;
     uint32_t random = 1;
     for (int round = 0; round < 3000; round++) {
-        char text[33] = "", stops[3][6] = {""};
+        char text[33] = "", stops[3][10] = {""};
         const char *strings[3] = {stops[0], stops[1], stops[2]};
         for (size_t i = 0; i < 32; i++) {
             random = random * 1664525u + 1013904223u;
@@ -118,7 +119,7 @@ static void test_against_search(void **state)
         }
         for (size_t k = 0; k < 3; k++) {
             random = random * 1664525u + 1013904223u;
-            size_t n = 2 + (random >> 30);
+            size_t n = 2 + (random >> 29);
             for (size_t i = 0; i < n; i++) stops[k][i] = "ab"[random >> (10 + i) & 1];
         }
         size_t kept = 32;
