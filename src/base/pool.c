@@ -1,8 +1,9 @@
 /*
  * Thread pool. A step is one region in which threads meet at barriers some microseconds apart, so waiting means
- * spinning; but a core may be busy with something else, and a spinning waiter would then keep the worker it waits for
- * from running (OpenMP's barriers lose a factor of 25 so). Hence: spin for a bounded while, then sleep on a futex.
- * With more threads than cores the spin is nearly left out.
+ * spinning; but a core may be busy with something else, and a spinning waiter then keeps the very worker it waits for
+ * from running (OpenMP's barriers lose a factor of 25 so). Hence: spin for a bounded while, then sleep on a futex. How
+ * long is learnt by each thread: half as long after a spin that was in vain, twice as long after one that was not. With
+ * more threads than cores the spin is nearly left out.
  *
  * Everything waits on one kind of word, a counter that only a wake-up changes. The waker asks whether anybody sleeps,
  * and saves the system call if not. That is no race: a sleeper announces itself before the kernel compares the word
@@ -27,7 +28,8 @@
 
 #define N_THREADS_MAX    1024
 #define STACK_BYTES      ((size_t)1 << 20)
-#define N_SPINS          2000 /* of 40 to 140 cycles each: less than 0.1 ms */
+#define N_SPINS_MAX      2000 /* of 40 to 140 cycles each: less than 0.1 ms */
+#define N_SPINS_MIN      200  /* what falling asleep and waking up costs, about */
 #define N_SPINS_CROWDED  20
 #define CACHE_LINE_BYTES 64
 
@@ -40,6 +42,7 @@ typedef struct wait_word {
 typedef struct worker {
     _Alignas(CACHE_LINE_BYTES) struct bt_pool *pool;
     size_t thread_i;
+    unsigned n_spins;  /* how long to spin next time */
     size_t n_barriers; /* met in this region: all threads must agree at its end */
     pthread_t thread;
 } worker;
@@ -50,7 +53,7 @@ struct bt_pool {
     wait_word phase;                                  /* counts barriers passed */
     _Alignas(CACHE_LINE_BYTES) atomic_uint n_arrived; /* at the barrier */
     _Alignas(CACHE_LINE_BYTES) size_t n_threads;
-    unsigned n_spins;
+    unsigned n_spins_min, n_spins_max;
     bool stopping, running;
     void (*fn)(void *arg, size_t thread_i);
     void *arg;
@@ -63,14 +66,18 @@ struct bt_pool {
 _Static_assert(sizeof(atomic_uint) == 4, "a futex is a 32-bit word");
 
 /* Returns once the word is no longer `old`; the value it saw last. */
-static unsigned wait_change(wait_word *w, unsigned old, unsigned n_spins)
+static unsigned wait_change(wait_word *w, unsigned old, worker *me)
 {
     unsigned value = atomic_load_explicit(&w->value, memory_order_acquire);
-    for (unsigned i = 0; value == old && i < n_spins; i++) {
+    if (value != old) return value;
+    for (unsigned i = 0; i < me->n_spins; i++) {
         bt_cpu_relax();
         value = atomic_load_explicit(&w->value, memory_order_acquire);
+        if (value == old) continue;
+        me->n_spins = me->n_spins > me->pool->n_spins_max / 2 ? me->pool->n_spins_max : me->n_spins * 2;
+        return value;
     }
-    if (value != old) return value;
+    me->n_spins = me->n_spins / 2 < me->pool->n_spins_min ? me->pool->n_spins_min : me->n_spins / 2;
     atomic_fetch_add(&w->n_sleeping, 1);
     while ((value = atomic_load(&w->value)) == old) {
         /* The kernel compares once more; it may also return for no reason. */
@@ -96,7 +103,7 @@ static void *work(void *arg)
     bt_pool *p = me->pool;
     unsigned region = 0;
     for (;;) {
-        region = wait_change(&p->region, region, p->n_spins);
+        region = wait_change(&p->region, region, me);
         if (p->stopping) return NULL;
         p->fn(p->arg, me->thread_i);
         if (atomic_fetch_sub(&p->remaining.value, 1) == 1) wake_all(&p->remaining);
@@ -161,10 +168,13 @@ bt_status bt_pool_open(size_t n_threads, bt_pool **out, bt_error *e)
     cpu_set_t set;
     bool known = sched_getaffinity(0, sizeof set, &set) == 0;
     p->n_threads = n_threads;
-    p->n_spins = known && n_threads > (size_t)CPU_COUNT(&set) ? N_SPINS_CROWDED : N_SPINS;
+    bool crowded = known && n_threads > (size_t)CPU_COUNT(&set);
+    p->n_spins_min = crowded ? N_SPINS_CROWDED : N_SPINS_MIN;
+    p->n_spins_max = crowded ? N_SPINS_CROWDED : N_SPINS_MAX;
     for (size_t i = 0; i < n_threads; i++) {
         p->workers[i].pool = p;
         p->workers[i].thread_i = i;
+        p->workers[i].n_spins = p->n_spins_max;
     }
     size_t n_started;
     int fault = start_workers(p, &n_started);
@@ -205,7 +215,7 @@ void bt_pool_run(bt_pool *p, void (*fn)(void *arg, size_t thread_i), void *arg)
     }
     fn(arg, 0);
     unsigned left = atomic_load(&p->remaining.value);
-    while (left != 0) left = wait_change(&p->remaining, left, p->n_spins);
+    while (left != 0) left = wait_change(&p->remaining, left, &p->workers[0]);
     for (size_t i = 1; i < p->n_threads; i++) {
         assert(p->workers[i].n_barriers == p->workers[0].n_barriers && "a thread left out a barrier");
     }
@@ -223,6 +233,6 @@ void bt_pool_barrier(bt_pool *p, size_t thread_i)
         atomic_fetch_add(&p->phase.value, 1);
         wake_all(&p->phase);
     } else {
-        (void)wait_change(&p->phase, phase, p->n_spins);
+        (void)wait_change(&p->phase, phase, &p->workers[thread_i]);
     }
 }
