@@ -163,6 +163,14 @@ for begin, size in ((10, 1), (20, 5), (35, 9)):
     check(f"stop {stop!r} in the report", s and s["text"] == text[:text.index(stop)] and s["finish_reason"] == "stop string", s)
 r = report(*GREEDY, "-n", "200", "--stop", PROMPT[-3:] + "never")
 check("the prompt does not count, and what was held back comes out", r and r["text"] == text, r)
+r = report(*GREEDY, "-n", "200", "--stop", text[-1] + "never")
+check("what may begin a stop string comes out at the end", r and r["text"] == text, r)
+cuts = [i for i, x in enumerate(ids) if len(texts[x]) == 1 and texts[x][0] >= 0xc2][:3]
+check("there are unfinished characters to cut at", cuts, ids)
+for cut in cuts:
+    r = run("run", MODEL, "-p", PROMPT, *GREEDY, "-n", cut + 1)
+    want = b"".join(texts[i] for i in ids[:cut + 1]).decode("utf-8", "replace")
+    check(f"an unfinished character at the end, after {cut}", r.code == 0 and r.out.decode() == want, r)
 refused("an empty stop", 2, "--stop is empty", "run", MODEL, "-p", "a", "--stop", "")
 
 # ---- sampling ----------------------------------------------------------------------------------------------------------------------
@@ -227,15 +235,18 @@ LONG = ("-p", "Hello", *GREEDY)
 p = start("run", MODEL, *LONG)
 fcntl.fcntl(p.stdout, 1031, 4096)  # F_SETPIPE_SZ
 until(p.stderr, b"prompt: ")
-while p.poll() is None and int.from_bytes(fcntl.ioctl(p.stdout, 0x541B, bytes(4)), "little") < 4000:  # FIONREAD: bytes that wait
-    time.sleep(0.02)
+waiting = [-1, 0]
+while p.poll() is None and (waiting[-1] < 4000 or waiting[-1] != waiting[-2]):
+    time.sleep(0.1)
+    waiting.append(int.from_bytes(fcntl.ioctl(p.stdout, 0x541B, bytes(4)), "little"))  # FIONREAD
 p.send_signal(signal.SIGINT)
 out, err = p.communicate(timeout=60)
 check("interrupted: exit 130, what was said is kept", p.returncode == 130 and len(out) >= 4000 and b"finished: interrupted" in err,
       p.returncode, len(out), err)
-whole = run("run", MODEL, *LONG)
-check("what was kept is the beginning of the text", whole.code == 0 and whole.out.startswith(out[:-4]) and
-      len(whole.out) > len(out), len(out), whole)
+whole = report(*GREEDY, prompt="Hello")
+made = int(re.search(rb"output: (\d+) tokens", err).group(1))
+want = b"".join(texts[i] for i in whole["ids"][:made]).decode("utf-8", "replace")
+check("what was kept is the text of all tokens up to then", out.decode() == want and made < len(whole["ids"]), made, len(out))
 
 p = start("run", MODEL)  # waits for its prompt
 until(p.stderr, b"sampling: ")
