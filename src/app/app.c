@@ -35,7 +35,7 @@ bt_size_text bt_format_size(uint64_t bytes)
     return s;
 }
 
-/* ---- lines on stderr ------------------------------------------------------------------------------------------- */
+/* ---- lines on stderr --------------------------------------------------------------------------------------------- */
 
 static void erase_status(bt_app *a)
 {
@@ -97,7 +97,7 @@ static void on_log(bt_log_level level, const char *line)
     (void)fprintf(stderr, "%s\n", clean.message);
 }
 
-/* ---- open and close -------------------------------------------------------------------------------------------- */
+/* ---- open and close ---------------------------------------------------------------------------------------------- */
 
 int bt_exit_code(bt_status st)
 {

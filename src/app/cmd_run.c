@@ -33,7 +33,7 @@ typedef struct run {
     bt_generated made;
 } run;
 
-/* ---- prompt ---------------------------------------------------------------------------------------------------- */
+/* ---- prompt ------------------------------------------------------------------------------------------------------ */
 
 static bt_status read_prompt(bt_app *a, char **text, size_t *size)
 {
@@ -109,7 +109,7 @@ static int prepare_prompt(run *r)
     return st == BT_OK ? BT_EXIT_DONE : bt_app_fail(&r->app, bt_exit_code(st));
 }
 
-/* ---- end tokens ------------------------------------------------------------------------------------------------ */
+/* ---- end tokens -------------------------------------------------------------------------------------------------- */
 
 /* The model's end ids, less those that the tokenizer does not list as an added token: these are reported, once. */
 static int choose_end_ids(run *r)
@@ -133,7 +133,7 @@ static int choose_end_ids(run *r)
     return BT_EXIT_DONE;
 }
 
-/* ---- answer ---------------------------------------------------------------------------------------------------- */
+/* ---- answer ------------------------------------------------------------------------------------------------------ */
 
 static bool say(void *user, const char *text, size_t size)
 {
@@ -240,7 +240,7 @@ static int print_json(run *r)
     return bt_app_print(&r->app, &t);
 }
 
-/* ---- the command ----------------------------------------------------------------------------------------------- */
+/* ---- the command ------------------------------------------------------------------------------------------------- */
 
 static int generate(run *r)
 {

@@ -12,7 +12,7 @@
 /* From one input [size] to what is printed for it. */
 typedef bt_status (*convert_fn)(bt_app *a, const char *input, size_t size, bt_text *t);
 
-/* ---- text to ids ----------------------------------------------------------------------------------------------- */
+/* ---- text to ids ------------------------------------------------------------------------------------------------- */
 
 static bt_status encode(bt_app *a, const char *text, size_t size, int32_t **ids, size_t *n)
 {
@@ -48,7 +48,7 @@ static bt_status line_to_ids(bt_app *a, const char *input, size_t size, bt_text 
     return BT_OK;
 }
 
-/* ---- ids to text ----------------------------------------------------------------------------------------------- */
+/* ---- ids to text ------------------------------------------------------------------------------------------------- */
 
 static bt_status decode(bt_app *a, const int32_t *ids, size_t n, char **text, size_t *size)
 {
@@ -87,7 +87,7 @@ static bt_status line_to_text(bt_app *a, const char *input, size_t size, bt_text
     return BT_OK;
 }
 
-/* ---- one input, or one per line -------------------------------------------------------------------------------- */
+/* ---- one input, or one per line ---------------------------------------------------------------------------------- */
 
 /* Exit code of a fault in the input: it is neither wrong usage nor the model's. */
 static int fail_input(bt_app *a, bt_status st)

@@ -46,7 +46,7 @@ static void add_filled(bt_text *t, const char *words, size_t column, size_t inde
     bt_text_puts(t, "\n");
 }
 
-/* ---- help ------------------------------------------------------------------------------------------------------ */
+/* ---- help -------------------------------------------------------------------------------------------------------- */
 
 void bt_help_overview(bt_text *t)
 {
@@ -108,7 +108,7 @@ void bt_help_command(bt_text *t, bt_command c)
     for (const char *const *x = s->examples; *x != NULL; x++) bt_text_printf(t, "  %s\n", *x);
 }
 
-/* ---- completion ------------------------------------------------------------------------------------------------ */
+/* ---- completion -------------------------------------------------------------------------------------------------- */
 
 static void add_words_of(bt_text *t, bt_command c)
 {
@@ -261,7 +261,7 @@ void bt_help_completion(bt_text *t, const char *shell)
         complete_fish(t);
 }
 
-/* ---- manual page ----------------------------------------------------------------------------------------------- */
+/* ---- manual page ------------------------------------------------------------------------------------------------- */
 
 /* Text for roff: a backslash and a hyphen are escaped, a line never begins with a control character; "\n\n" is .PP. */
 static void add_roff(bt_text *t, const char *s)

@@ -17,7 +17,7 @@
 
 #include "base/error.h"
 
-/* ---- numbers --------------------------------------------------------------------------------------------------- */
+/* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
 bool bt_parse_i64(const char *text, int64_t *v)
 {
@@ -35,7 +35,7 @@ bool bt_parse_real(const char *text, double *v)
     return true;
 }
 
-/* ---- names ----------------------------------------------------------------------------------------------------- */
+/* ---- names ------------------------------------------------------------------------------------------------------- */
 
 static bool is_of(const bt_option_spec *s, bt_command c)
 {
@@ -148,7 +148,7 @@ static bt_status find_command(const char *word, bt_command *out, bt_error *e)
     return bt_fail(e, BT_ERR_USAGE, "there is no command %s; `baltoro help` lists the commands", word);
 }
 
-/* ---- values ---------------------------------------------------------------------------------------------------- */
+/* ---- values ------------------------------------------------------------------------------------------------------ */
 
 enum { ORIGIN_BYTES = 48 };
 
@@ -230,7 +230,7 @@ static bt_status read_environment(bt_options *o, bt_getenv_fn env, bt_error *e)
     return BT_OK;
 }
 
-/* ---- arguments ------------------------------------------------------------------------------------------------- */
+/* ---- arguments --------------------------------------------------------------------------------------------------- */
 
 typedef struct bt_words {
     char *const *at, *const *end;

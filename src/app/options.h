@@ -7,7 +7,7 @@
 
 #include "base/json.h"
 
-/* ---- tables ---------------------------------------------------------------------------------------------------- */
+/* ---- tables ------------------------------------------------------------------------------------------------------ */
 
 typedef enum bt_command {
     BT_COMMAND_RUN,
@@ -124,7 +124,7 @@ typedef struct bt_option_spec {
 
 extern const bt_option_spec bt_option_specs[BT_N_OPTIONS];
 
-/* ---- parsing --------------------------------------------------------------------------------------------------- */
+/* ---- parsing ----------------------------------------------------------------------------------------------------- */
 
 typedef enum bt_source { BT_SOURCE_NONE, BT_SOURCE_FLAG, BT_SOURCE_ENVIRONMENT } bt_source;
 
@@ -162,7 +162,7 @@ static inline bool bt_option_is_set(const bt_options *o, bt_option id)
 bool bt_parse_i64(const char *text, int64_t *v);
 bool bt_parse_real(const char *text, double *v);
 
-/* ---- help ------------------------------------------------------------------------------------------------------ */
+/* ---- help -------------------------------------------------------------------------------------------------------- */
 
 void bt_help_overview(bt_text *t);
 void bt_help_command(bt_text *t, bt_command c);

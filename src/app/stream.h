@@ -7,7 +7,7 @@
 
 #include "baltoro.h"
 
-/* ---- out ------------------------------------------------------------------------------------------------------- */
+/* ---- out --------------------------------------------------------------------------------------------------------- */
 
 typedef enum bt_sink_state {
     BT_SINK_OPEN,
@@ -29,7 +29,7 @@ bool bt_sink_write(bt_sink *s, const char *data, size_t size);
 bool bt_sink_puts(bt_sink *s, const char *text);
 bool bt_sink_flush(bt_sink *s);
 
-/* ---- in -------------------------------------------------------------------------------------------------------- */
+/* ---- in ---------------------------------------------------------------------------------------------------------- */
 
 /* All of fd, at most size_max bytes, terminated; bt_free by the caller. `name` is for messages. */
 bt_status bt_read_all(int fd, const char *name, size_t size_max, char **data, size_t *size, bt_error *e);

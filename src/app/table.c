@@ -23,7 +23,7 @@ enum {
     ALL = (1 << BT_N_COMMANDS) - 1,
 };
 
-/* ---- commands -------------------------------------------------------------------------------------------------- */
+/* ---- commands ---------------------------------------------------------------------------------------------------- */
 
 static const char *const run_examples[] = {
     "baltoro run ./K2-Horizon-0.9B -p \"The capital of France is\"",
@@ -191,7 +191,7 @@ const char *const bt_commands_planned[] = {
     "chat", "serve", "quantize", "bench", "pull", "doctor", "selftest", "render", NULL,
 };
 
-/* ---- options --------------------------------------------------------------------------------------------------- */
+/* ---- options ----------------------------------------------------------------------------------------------------- */
 
 const char *const bt_group_titles[BT_N_GROUPS] = {
     [BT_GROUP_MODEL] = "Model",       [BT_GROUP_SYNTH] = "Checkpoint", [BT_GROUP_TEXT] = "Text",

@@ -50,7 +50,7 @@ struct bt_sampler {
     size_t n_blocks;
 };
 
-/* ---- opening --------------------------------------------------------------------------------------------------- */
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
 
 bt_sample_params bt_sample_params_default(void)
 {
@@ -122,7 +122,7 @@ void bt_sampler_accept(bt_sampler *s, int32_t id)
     s->seen[s->n_seen++] = id;
 }
 
-/* ---- selection ------------------------------------------------------------------------------------------------- */
+/* ---- selection --------------------------------------------------------------------------------------------------- */
 
 static bool is_heavier(const bt_candidate *a, const bt_candidate *b)
 {
@@ -173,7 +173,7 @@ static size_t select_heaviest(bt_candidate *c, size_t n, double goal, bool by_we
     return begin < n ? begin + 1 : n;
 }
 
-/* ---- one choice ------------------------------------------------------------------------------------------------ */
+/* ---- one choice -------------------------------------------------------------------------------------------------- */
 
 /* The logits after the penalty: the caller's own where it is off. Clamped to finite: a penalty bans nothing. */
 static const float *penalise(bt_sampler *s, const float *logits)

@@ -87,8 +87,7 @@ void bt_session_advance(bt_session *s, const int32_t *ids, size_t n)
     s->length += n;
 }
 
-/* ---- extend and score
- * -------------------------------------------------------------------------------------------------- */
+/* ---- extend and score -------------------------------------------------------------------------------------------- */
 
 typedef struct sink {
     bt_logits_fn fn; /* NULL: only the last row's logits are wanted */

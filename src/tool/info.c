@@ -64,7 +64,7 @@ static bool is_used(const bt_info *i, int32_t id)
     return i->tokenizer == NULL || bt_tokenizer_is_added(i->tokenizer, id);
 }
 
-/* ---- for people ------------------------------------------------------------------------------------------------ */
+/* ---- for people -------------------------------------------------------------------------------------------------- */
 
 static void print_fact(void *user, const char *key, const char *value, bool is_default)
 {
@@ -155,7 +155,7 @@ void bt_info_print(bt_text *t, const bt_info *i)
     if (i->with_tensors) print_tensors(t, i->model);
 }
 
-/* ---- for programs ---------------------------------------------------------------------------------------------- */
+/* ---- for programs ------------------------------------------------------------------------------------------------ */
 
 typedef struct fact_writer {
     bt_text *t;

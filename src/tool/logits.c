@@ -5,7 +5,7 @@
 
 #include "format/safetensors.h"
 
-/* ---- scoring in chunks ----------------------------------------------------------------------------------------- */
+/* ---- scoring in chunks ------------------------------------------------------------------------------------------- */
 
 typedef struct chunk_view {
     bt_logits_fn sink;
@@ -41,7 +41,7 @@ bt_status bt_score_in_chunks(bt_session *s, const int32_t *ids, size_t n, size_t
     return st;
 }
 
-/* ---- writing --------------------------------------------------------------------------------------------------- */
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
 
 typedef struct writing {
     bt_safetensors_writer *writer;

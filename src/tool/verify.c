@@ -27,7 +27,7 @@ struct bt_verify {
     float *expected; /* [n_vocab]: one row, aligned */
 };
 
-/* ---- opening --------------------------------------------------------------------------------------------------- */
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
 
 static bt_status check_ids_tensor(const char *path, const bt_tensor *t, bt_error *e)
 {
@@ -176,7 +176,7 @@ void bt_verify_file(const bt_verify *v, const char **path, const void **data, si
     *size = s->map.size;
 }
 
-/* ---- comparing ------------------------------------------------------------------------------------------------- */
+/* ---- comparing --------------------------------------------------------------------------------------------------- */
 
 typedef struct comparing {
     const bt_verify *verify;
@@ -267,7 +267,7 @@ bool bt_verify_passes(const bt_verify_row *row, double tolerance)
     return row->n_not_finite == 0 && row->difference_max <= tolerance && row->n_same_top == row->n_rows;
 }
 
-/* ---- printing -------------------------------------------------------------------------------------------------- */
+/* ---- printing ---------------------------------------------------------------------------------------------------- */
 
 static void print_row(bt_text *t, const char *name, const bt_verify_row *r)
 {

@@ -8,7 +8,7 @@
 #include "base/rng.h"
 #include "format/safetensors.h"
 
-/* ---- helpers --------------------------------------------------------------------------------------------------- */
+/* ---- helpers ----------------------------------------------------------------------------------------------------- */
 
 /* A file of 8 bytes of length, the header, and n_data bytes 0, 1, 2, ... */
 static char *write_shard(const char *folder, const char *name, const char *header, size_t header_size, size_t n_data)
@@ -75,7 +75,7 @@ static void try_bytes(const void *bytes, size_t size, const char *words)
     free(folder);
 }
 
-/* ---- one file -------------------------------------------------------------------------------------------------- */
+/* ---- one file ---------------------------------------------------------------------------------------------------- */
 
 static void c01_header_lengths(void **state)
 {
@@ -374,7 +374,7 @@ static void c14_values_are_little_endian(void **state)
     free(folder);
 }
 
-/* ---- folders --------------------------------------------------------------------------------------------------- */
+/* ---- folders ----------------------------------------------------------------------------------------------------- */
 
 #define INDEX "model.safetensors.index.json"
 
@@ -548,7 +548,7 @@ static void c12_other_names(void **state)
     expect_refusal("no/such/folder", BT_ERR_IO, "no/such/folder");
 }
 
-/* ---- many, writing, and no memory ------------------------------------------------------------------------------ */
+/* ---- many, writing, and no memory -------------------------------------------------------------------------------- */
 
 /* Half a million names is what Kimi K3 has. Nothing may grow with their square: that would take minutes. */
 static void many_tensors(void **state)
