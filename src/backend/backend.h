@@ -21,6 +21,13 @@ typedef enum bt_run_part {
     BT_RUN_HEAD, /* the head alone, for other rows of the step run last */
 } bt_run_part;
 
+/* Bytes handed to kernels since the plan was opened: of weights by class, and of keys and values. What a step reads is the
+ * difference of two readings. */
+typedef struct bt_traffic {
+    uint64_t weights[BT_N_CLASSES];
+    uint64_t kv;
+} bt_traffic;
+
 typedef struct bt_backend_vtable {
     const char *name; /* "cpu" */
     bt_status (*open)(const bt_backend_options *o, bt_backend **out, bt_error *e);
@@ -38,6 +45,7 @@ typedef struct bt_backend_vtable {
     bt_status (*run)(bt_plan *p, const bt_step *s, bt_run_part part, bt_error *e);
     /* Logits [n_vocab] of entry i of the logit_rows run last; borrowed until the next run. */
     const float *(*logits)(const bt_plan *p, uint32_t i);
+    void (*traffic)(const bt_plan *p, bt_traffic *out); /* between runs */
 
     /* Bytes of a slot's states. */
     bt_status (*state_read)(const bt_plan *p, uint32_t slot, uint64_t offset, void *to, size_t size, bt_error *e);

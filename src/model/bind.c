@@ -160,15 +160,19 @@ bt_status bt_model_bind(bt_model *m, bt_error *e)
     binder *b = bt_calloc(1, sizeof *b);
     size_t n = m->list.n;
     m->views = bt_calloc(n, sizeof *m->views);
+    m->classes = bt_calloc(n, sizeof *m->classes);
     const bt_tensor **claimed = bt_calloc(3 * n + 1, sizeof *claimed); /* each, at most two scales, a tied head */
     bt_status st = BT_OK;
-    if (b == NULL || m->views == NULL || claimed == NULL) {
+    if (b == NULL || m->views == NULL || m->classes == NULL || claimed == NULL) {
         st = bt_fail(e, BT_ERR_MEMORY, "no memory to bind %zu tensors", n);
         goto done;
     }
     b->m = m;
     b->claimed = claimed;
-    for (size_t i = 0; i < n; i++) bind_one(b, &m->list.specs[i], &m->views[i]);
+    for (size_t i = 0; i < n; i++) {
+        bind_one(b, &m->list.specs[i], &m->views[i]);
+        m->classes[i] = m->list.specs[i].class;
+    }
     check_tied_head(b);
     find_unclaimed(b);
     if (b->faults.n_total > 0) {

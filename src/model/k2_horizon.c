@@ -546,6 +546,7 @@ static bt_status k2_build_tape(const bt_model *m, const bt_limits *limits, bt_ta
     bt_rope_frequencies(&s->rope, s->rope_dim, n_pairs, frequency);
     bt_status st = bt_tape_begin(limits, m->views, m->list.n, &t.b, e);
     if (st == BT_OK) {
+        bt_tape_classes(t.b, m->classes);
         declare(&t);
         bt_tape_layer(t.b, -1);
         bt_op_embed(t.b, t.x, s->embed);

@@ -291,6 +291,7 @@ void bt_model_close(bt_model *m)
     if (m->shape != NULL) m->family->release(m->shape);
     bt_free(m->shape);
     bt_free(m->views);
+    bt_free(m->classes);
     bt_free(m->list.specs);
     bt_arena_free(m->list.arena);
     bt_tensors_close(m->tensors);
@@ -340,7 +341,8 @@ const bt_generation_defaults *bt_model_generation_defaults(const bt_model *m)
 size_t bt_model_private_bytes(const bt_model *m)
 {
     return sizeof *m + m->family->shape_bytes + m->list.capacity * sizeof *m->list.specs +
-           m->list.n * sizeof *m->views + bt_arena_bytes(m->list.arena) + bt_tensors_private_bytes(m->tensors);
+           m->list.n * (sizeof *m->views + sizeof *m->classes) + bt_arena_bytes(m->list.arena) +
+           bt_tensors_private_bytes(m->tensors);
 }
 
 void bt_model_describe(const bt_model *m, bt_fact_fn fn, void *user)

@@ -66,7 +66,8 @@ struct bt_model {
     bt_config *generation_config; /* NULL: no file */
     bt_tensors *tensors;
     bt_tensor_list list;
-    bt_view *views; /* [list.n], in the list's order: the weight table of tapes */
+    bt_view *views;   /* [list.n], in the list's order: the weight table of tapes */
+    uint8_t *classes; /* [list.n] bt_class */
     char *folder;
     int32_t *end_ids;
     size_t n_end_ids;

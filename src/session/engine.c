@@ -236,6 +236,11 @@ size_t bt_engine_n_threads(const bt_engine *g)
     return g->memory.n_threads;
 }
 
+void bt_engine_traffic(const bt_engine *g, bt_traffic *out)
+{
+    g->vtable->traffic(g->plan, out);
+}
+
 /* ---- a step over several timelines
  * ------------------------------------------------------------------------------------------ */
 

@@ -19,4 +19,7 @@ struct bt_engine {
     uint32_t *logit_rows; /* [batch] */
 };
 
+/* Bytes that steps have handed to kernels since the engine was opened. */
+void bt_engine_traffic(const bt_engine *g, bt_traffic *out);
+
 #endif

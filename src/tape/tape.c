@@ -34,6 +34,12 @@ bt_status bt_tape_begin(const bt_limits *limits, const bt_view *weights, size_t 
     return BT_OK;
 }
 
+void bt_tape_classes(bt_tape_builder *b, const uint8_t *classes)
+{
+    for (uint32_t i = 0; i < b->tape.n_weights; i++) assert(classes[i] < BT_N_CLASSES);
+    b->tape.classes = classes;
+}
+
 static void free_tables(bt_table *tables, size_t n)
 {
     for (size_t i = 0; i < n; i++) bt_free((void *)(uintptr_t)tables[i].values);

@@ -180,6 +180,7 @@ typedef struct bt_table { /* constants of an op, f64 */
 typedef struct bt_tape {
     bt_limits limits;
     const bt_view *weights; /* borrowed from the model */
+    const uint8_t *classes; /* [n_weights] bt_class, borrowed likewise; NULL: all count as dense */
     uint32_t n_weights;
     const bt_op *ops;
     uint32_t n_ops;
@@ -198,6 +199,7 @@ typedef struct bt_tape_builder bt_tape_builder;
 
 bt_status bt_tape_begin(const bt_limits *limits, const bt_view *weights, size_t n_weights, bt_tape_builder **out,
                         bt_error *e);
+void bt_tape_classes(bt_tape_builder *b, const uint8_t *classes); /* [n_weights]: what their bytes are counted as */
 void bt_tape_abandon(bt_tape_builder *b);
 bt_status bt_tape_finish(bt_tape_builder *b, bt_act logits, bt_tape **out, bt_error *e); /* frees b in any case */
 void bt_tape_free(bt_tape *t);

@@ -147,6 +147,7 @@ static uint64_t place_thread(bt_cpu_layout *l, const bt_tape *t, uint8_t *base, 
     th->up = area(l, base, &bytes, rows * chunk, sizeof(float));
     th->outputs = area(l, base, &bytes, pairs * chunk, sizeof(float));
     th->sum = area(l, base, &bytes, chunk, sizeof(float));
+    th->traffic = area(l, base, &bytes, 1, sizeof(bt_traffic));
     return bytes;
 }
 
@@ -288,6 +289,17 @@ static const float *cpu_logits(const bt_plan *p, uint32_t i)
     return plan->activations + a.offset + (uint64_t)i * a.stride;
 }
 
+static void cpu_traffic(const bt_plan *p, bt_traffic *out)
+{
+    const bt_cpu_plan *plan = (const bt_cpu_plan *)p;
+    *out = (bt_traffic){0};
+    for (size_t i = 0; i < plan->cpu->n_threads; i++) {
+        const bt_traffic *t = plan->threads[i].traffic;
+        for (size_t c = 0; c < BT_N_CLASSES; c++) out->weights[c] += t->weights[c];
+        out->kv += t->kv;
+    }
+}
+
 /* ---- states -------------------------------------------------------------------------------------------------------
  */
 
@@ -338,6 +350,7 @@ const bt_backend_vtable bt_cpu_backend = {
     .plan_close = cpu_plan_close,
     .run = bt_cpu_run_step,
     .logits = cpu_logits,
+    .traffic = cpu_traffic,
     .state_read = cpu_state_read,
     .state_write = cpu_state_write,
     .state_zero = cpu_state_zero,

@@ -9,6 +9,7 @@
  *   exec_linear.c     linear
  *   exec_attention.c  attention
  *   exec_moe.c        mixtures of experts
+ *   traffic.c         the count of bytes that all of them hand to kernels
  *   plant.c           a fault on purpose, in the test build only
  */
 #ifndef BACKEND_CPU_CPU_H
@@ -60,6 +61,7 @@ typedef struct bt_cpu_thread {
     float *up;                 /* [rows][BT_CPU_MOE_CHUNK] */
     float *outputs;            /* [rows * k][BT_CPU_MOE_CHUNK]: of each pair's expert */
     float *sum;                /* [BT_CPU_MOE_CHUNK] */
+    bt_traffic *traffic;       /* what this thread handed to kernels */
 } bt_cpu_thread;
 
 /* Bytes and offsets of the plan's block; computed from the tape, the same for the plan's sizes and for its opening. */
@@ -104,6 +106,12 @@ typedef struct bt_cpu_run {
 extern const bt_backend_vtable bt_cpu_backend;
 
 bt_status bt_cpu_run_step(bt_plan *p, const bt_step *s, bt_run_part part, bt_error *e);
+
+/* Counts as handed to a kernel by this thread: rows [r0, r1) of a weight; n floats of a weight that is kept as a vector. */
+void bt_cpu_count_rows(const bt_cpu_run *r, size_t thread_i, bt_class class, const bt_view *w, uint64_t r0,
+                       uint64_t r1);
+void bt_cpu_count_vector(const bt_cpu_run *r, size_t thread_i, uint32_t weight, uint64_t n);
+bt_class bt_cpu_class_of(const bt_cpu_run *r, uint32_t weight);
 
 /* y [n_cols] = row `row` of a matrix as f32: code times block scale. */
 void bt_cpu_widen_row(const bt_kernels *k, float *y, const bt_view *w, uint64_t row);

@@ -96,6 +96,7 @@ static void compute_tile(const bt_cpu_run *r, const shape *s, const item *it, ui
         .scratch = th->kernel_scratch,
     };
     r->plan->cpu->kernels.attn_tile(&a);
+    th->traffic->kv += 2 * row_bytes * th->n_keys[it->n_q - 1]; /* the last query sees most */
 }
 
 static void merge(const bt_cpu_run *r, const shape *s, const item *it, partial into, partial p)

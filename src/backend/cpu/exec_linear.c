@@ -41,10 +41,13 @@ void bt_cpu_exec_linear(const bt_cpu_run *r, uint32_t op_i, size_t thread_i)
         .scratch = r->plan->threads[thread_i].kernel_scratch,
         .add = op->u.linear.add,
     };
+    /* An embedding that is tied is read as the head here. */
+    bt_class class = y.space == BT_SPACE_LOGITS ? BT_CLASS_HEAD : bt_cpu_class_of(r, op->u.linear.weight);
     uint64_t grain = output_rows_per_item(r, w, a.n_x);
     bt_cpu_items it;
     while (bt_cpu_claim(r, op_i, w->n_rows, grain, &it)) {
         a.y = bt_cpu_row(r, y, 0) + it.begin;
         r->plan->cpu->kernels.linear[w->dtype](&a, it.begin, it.end);
+        bt_cpu_count_rows(r, thread_i, class, w, it.begin, it.end);
     }
 }

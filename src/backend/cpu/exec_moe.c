@@ -61,12 +61,14 @@ static uint64_t chunk_rows(const bt_cpu_run *r, const bt_view *w, uint64_t n_mat
 
 /* Output rows [r0, r1) of one expert, for up to max_rows of its pairs [begin, end). */
 static void up_gate_rows(const bt_cpu_run *r, const bt_op *op, uint32_t expert, uint32_t begin, uint32_t end,
-                         uint64_t r0, uint64_t r1, bt_cpu_thread *th)
+                         uint64_t r0, uint64_t r1, size_t thread_i)
 {
     const bt_kernels *kernels = &r->plan->cpu->kernels;
     const bt_view *weights = r->plan->base.tape->weights;
     const bt_view *gate = &weights[op->u.moe_up_gate.gate + expert * op->u.moe_up_gate.stride];
     const bt_view *up = &weights[op->u.moe_up_gate.up + expert * op->u.moe_up_gate.stride];
+    bt_cpu_thread *th = &r->plan->threads[thread_i];
+    bt_class class = bt_cpu_class_of(r, op->u.moe_up_gate.gate);
     bt_act h = op->u.moe_up_gate.h, x = op->u.moe_up_gate.x;
     bt_linear a = {
         .y = bt_cpu_row(r, h, 0) + r0,
@@ -80,11 +82,13 @@ static void up_gate_rows(const bt_cpu_run *r, const bt_op *op, uint32_t expert, 
         .scratch = th->kernel_scratch,
     };
     kernels->linear[gate->dtype](&a, r0, r1);
+    bt_cpu_count_rows(r, thread_i, class, gate, r0, r1);
     a.y = th->up;
     a.y_rows = NULL;
     a.y_stride = BT_CPU_MOE_CHUNK;
     a.w = up;
     kernels->linear[up->dtype](&a, r0, r1);
+    bt_cpu_count_rows(r, thread_i, class, up, r0, r1);
     for (uint32_t i = begin; i < end; i++) {
         float *y = bt_cpu_row(r, h, 0) + th->y_rows[i] + r0;
         kernels->act_mul(y, y, th->up + (uint64_t)(i - begin) * BT_CPU_MOE_CHUNK, r1 - r0,
@@ -115,7 +119,7 @@ void bt_cpu_exec_moe_up_gate(const bt_cpu_run *r, uint32_t op_i, size_t thread_i
         uint64_t r0 = it.begin % n_chunks * chunk, r1 = bt_cpu_min(r0 + chunk, width);
         uint32_t begin = th->starts[expert], end = th->starts[expert + 1];
         assert(end - begin <= r->step->n_rows); /* an expert is chosen once by a row */
-        up_gate_rows(r, op, expert, begin, end, r0, r1, th);
+        up_gate_rows(r, op, expert, begin, end, r0, r1, thread_i);
     }
 }
 
@@ -124,8 +128,10 @@ void bt_cpu_exec_moe_up_gate(const bt_cpu_run *r, uint32_t op_i, size_t thread_i
 
 /* Output rows [r0, r1) of every chosen expert, for its pairs, into th->outputs [pair][r1 - r0]. */
 static void expert_outputs(const bt_cpu_run *r, bt_linear *a, uint32_t first, uint32_t stride, uint32_t n_active,
-                           uint64_t r0, uint64_t r1, bt_cpu_thread *th)
+                           uint64_t r0, uint64_t r1, size_t thread_i)
 {
+    bt_cpu_thread *th = &r->plan->threads[thread_i];
+    bt_class class = bt_cpu_class_of(r, first);
     a->y = th->outputs;
     a->y_stride = r1 - r0;
     a->scratch = th->kernel_scratch;
@@ -136,6 +142,7 @@ static void expert_outputs(const bt_cpu_run *r, bt_linear *a, uint32_t first, ui
         a->n_x = th->starts[expert + 1] - begin;
         a->w = &r->plan->base.tape->weights[first + expert * stride];
         r->plan->cpu->kernels.linear[a->w->dtype](a, r0, r1);
+        bt_cpu_count_rows(r, thread_i, class, a->w, r0, r1);
     }
 }
 
@@ -167,7 +174,7 @@ void bt_cpu_exec_moe_down_sum(const bt_cpu_run *r, uint32_t op_i, size_t thread_
     bt_cpu_items it;
     while (bt_cpu_claim(r, op_i, y.width, chunk, &it)) {
         size_t n = (size_t)(it.end - it.begin);
-        expert_outputs(r, &a, op->u.moe_down_sum.down, op->u.moe_down_sum.stride, n_active, it.begin, it.end, th);
+        expert_outputs(r, &a, op->u.moe_down_sum.down, op->u.moe_down_sum.stride, n_active, it.begin, it.end, thread_i);
         for (uint32_t row = 0; row < r->step->n_rows; row++) {
             weighted_sum(r, routes, th->sum, row, n, th);
             if (shared.width > 0) kernels->add(th->sum, bt_cpu_row(r, shared, row) + it.begin, n);
@@ -191,7 +198,7 @@ void bt_cpu_exec_moe_values(const bt_cpu_run *r, uint32_t op_i, size_t thread_i)
     bt_cpu_items it;
     while (bt_cpu_claim(r, op_i, y.width, chunk, &it)) {
         size_t n = (size_t)(it.end - it.begin);
-        expert_outputs(r, &a, op->u.moe_values.first, op->u.moe_values.stride, n_active, it.begin, it.end, th);
+        expert_outputs(r, &a, op->u.moe_values.first, op->u.moe_values.stride, n_active, it.begin, it.end, thread_i);
         r->plan->cpu->kernels.act(th->outputs, th->outputs, n_pairs * n, (bt_act_kind)op->u.moe_values.act);
         for (uint32_t row = 0; row < r->step->n_rows; row++)
             weighted_sum(r, routes, bt_cpu_row(r, y, row) + it.begin, row, n, th);

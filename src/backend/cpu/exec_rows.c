@@ -36,7 +36,6 @@ void bt_cpu_widen_row(const bt_kernels *k, float *y, const bt_view *w, uint64_t 
 
 void bt_cpu_exec_embed(const bt_cpu_run *r, uint32_t op_i, size_t thread_i)
 {
-    (void)thread_i;
     const bt_op *op = bt_cpu_op(r, op_i);
     const bt_view *w = &r->plan->base.tape->weights[op->u.embed.weight];
     bt_cpu_items it;
@@ -44,19 +43,21 @@ void bt_cpu_exec_embed(const bt_cpu_run *r, uint32_t op_i, size_t thread_i)
         uint32_t id = (uint32_t)r->step->ids[it.begin];
         assert(id < w->n_rows);
         bt_cpu_widen_row(&r->plan->cpu->kernels, bt_cpu_row(r, op->u.embed.y, it.begin), w, id);
+        bt_cpu_count_rows(r, thread_i, BT_CLASS_EMBEDDING, w, 0, 1); /* every row costs what the first does */
     }
 }
 
 void bt_cpu_exec_rms_norm(const bt_cpu_run *r, uint32_t op_i, size_t thread_i)
 {
-    (void)thread_i;
     const bt_op *op = bt_cpu_op(r, op_i);
     bt_act x = op->u.rms_norm.x, y = op->u.rms_norm.y;
     const float *w = r->plan->vectors + r->plan->vector_of_op[op_i];
     bt_cpu_items it;
-    while (bt_cpu_claim(r, op_i, bt_cpu_n_rows(r, x), 1, &it))
+    while (bt_cpu_claim(r, op_i, bt_cpu_n_rows(r, x), 1, &it)) {
         r->plan->cpu->kernels.rms_norm(bt_cpu_row(r, y, it.begin), bt_cpu_row(r, x, it.begin), w, x.width,
                                        op->u.rms_norm.n_groups, op->u.rms_norm.eps);
+        bt_cpu_count_vector(r, thread_i, op->u.rms_norm.weight, x.width);
+    }
 }
 
 /* The segment of a row. Segments are few: a step has one per timeline. */
@@ -186,6 +187,7 @@ void bt_cpu_exec_route(const bt_cpu_run *r, uint32_t op_i, size_t thread_i)
             .scratch = r->plan->threads[thread_i].route_scratch,
         };
         r->plan->cpu->kernels.route(&a);
+        if (a.bias != NULL) bt_cpu_count_vector(r, thread_i, op->u.route.bias, a.n);
     }
 }
 
