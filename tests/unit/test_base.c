@@ -590,6 +590,45 @@ static void output_of_any_size_and_faults(void **state)
     free(folder);
 }
 
+/* One allocation after the other fails: a status each time, the old file stays, no temporary one is left. */
+static void files_survive_failed_allocations(void **state)
+{
+    (void)state;
+#ifdef BT_TEST_BUILD
+    char *folder = unit_make_folder(), *path = join(folder, "out");
+    unit_write_file(folder, "out", "old", 3);
+    bt_status st = BT_ERR_MEMORY;
+    for (long n = 0; st != BT_OK; n++) {
+        assert_true(n < 100);
+        bt_output *o = NULL;
+        bt_error e = {.message = ""};
+        bt_alloc_fail_after(n);
+        st = bt_output_open(path, &o, &e);
+        bt_alloc_fail_after(-1);
+        assert_true(st == BT_OK || st == BT_ERR_MEMORY);
+        assert_int_equal(count_entries(folder), st == BT_OK ? 2 : 1);
+        if (st == BT_OK) bt_output_abandon(o);
+        expect_content(path, "old");
+    }
+    st = BT_ERR_MEMORY;
+    for (long n = 0; st != BT_OK; n++) {
+        assert_true(n < 100);
+        char *data = NULL;
+        size_t size = 0;
+        bt_alloc_fail_after(n);
+        st = bt_read_file("/proc/self/maps", 1 << 24, &data, &size, NULL);
+        bt_alloc_fail_after(-1);
+        assert_true(st == BT_OK || st == BT_ERR_MEMORY);
+        bt_free(data);
+    }
+    bt_free(path);
+    unit_remove_folder(folder);
+    free(folder);
+#else
+    skip();
+#endif
+}
+
 /* ---- text -----------------------------------------------------------------------------------------------------------
  */
 
@@ -665,6 +704,7 @@ int main(void)
         cmocka_unit_test(placeholders_are_recognised),
         cmocka_unit_test(output_appears_only_when_committed),
         cmocka_unit_test(output_of_any_size_and_faults),
+        cmocka_unit_test(files_survive_failed_allocations),
         cmocka_unit_test(text_grows_and_escapes),
         cmocka_unit_test(numbers_are_the_shortest),
     };
