@@ -203,7 +203,7 @@ BT_API bt_sample_params bt_sample_params_default(void); /* greedy off: temperatu
 BT_API bt_status bt_sampler_open(size_t n_vocab, const bt_sample_params *p, bt_sampler **out, bt_error *e);
 BT_API void bt_sampler_close(bt_sampler *s);
 BT_API void bt_sampler_accept(bt_sampler *s, int32_t id); /* counts an id of the prompt or output for the penalty */
-/* Chooses an id and counts it. NaN, or no finite candidate: BT_ERR_NUMERIC. */
+/* Chooses an id and counts it. NaN, +infinity (an overflow, not a preference), or no candidate: BT_ERR_NUMERIC. */
 BT_API bt_status bt_sampler_next(bt_sampler *s, const float *logits, int32_t *id, bt_error *e);
 
 /* ---- tokenizer --------------------------------------------------------------------------------------------------- */
