@@ -376,7 +376,7 @@ static void frequencies_follow_the_softmax(void **state)
     }
 }
 
-/* ---- a large vocabulary against sorting ------------------------------------------------------------------------ */
+/* ---- a large vocabulary against sorting -------------------------------------------------------------------------- */
 
 static const double *sort_weights;
 
