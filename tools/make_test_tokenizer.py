@@ -70,7 +70,7 @@ grandes que des maisons. L'été, l'eau coule à travers la glace; le soir, elle
 
 यह नदी बर्फ़ की है। यह बहुत धीरे चलती है, कोई इसे चलते नहीं देखता। पहाड़ पर बर्फ़ गिरती है।
 
-یخچال رودی از یخ است. آن‌قدر آهسته می‌رود که هیچ‌کس رفتنش را نمی‌بیند. کوه‌ها بلند می‌شوند.
+یخچال رودی از یخ است. آن\u200cقدر آهسته می\u200cرود که هیچ\u200cکس رفتنش را نمی\u200cبیند. کوه\u200cها بلند می\u200cشوند.
 """
 
 N_MERGES = 700
@@ -199,15 +199,18 @@ class Reference:
 
 CASES = [
     "", " ", "a", "Hello, world!", "The glacier is a river of ice.", "  two  spaces  ", "\n", "\r\n\r\n \t x", "\x00", "a\x00b",
-    "“Hello,” 世界世世世界世界——I'm ChatGPT. CAN'T wait 'til 2026.世界世界", "می‌خواهم", "क्षत्रिय", "👨‍👩‍👧‍👦", "e\u0301",
+    "“Hello,” 世界世世世界世界——I'm ChatGPT. CAN'T wait 'til 2026.世界世界", "می\u200cخواهم", "क्षत्रिय", "👨\u200d👩\u200d👧\u200d👦", "e\u0301",
     "x1234567y", "a\u00a0b", "  \n \t\n  z", "DON'T don't", "ﬁ①ⅷ²", "\ufeff", "12345678", "1 22 333 4444 55555", "각 \u1112\u1161\u11ab",
-    "\u212b \u00c5 A\u030a", "q\u0307\u0323", "\u01b0\u031b\u0323", "it's IT'S 'S 's'S we'Ll I'VE 'ſ", "a\u180eb \u3006\u4e16", "tab\tspace \u2003em\u3000wide\u0085nel",
-    "😀😀 🇩🇪 👍🏽", "!!!???...---===", "^" * 40, "a" * 100, " " * 33 + "x", "\n" * 17, "字" * 20, "https://example.org/?q=a%20b&c=d#e",
+    "\u212b \u00c5 A\u030a", "q\u0307\u0323", "\u01b0\u031b\u0323", "it's IT'S 'S 's'S we'Ll I'VE 'ſ", "a\u180eb \u3006\u4e16",
+    "tab\tspace \u2003em\u3000wide\u0085nel",
+    "😀😀 🇩🇪 👍🏽", "!!!???...---===", "^" * 40, "a" * 100, " " * 33 + "x", "\n" * 17, "字" * 20,
+    "https://example.org/?q=a%20b&c=d#e",
     "    for (size_t i = 0; i < n; i++) {\n        sum += x[i];\n    }\n", "def f(x):\n\treturn x**2\n",
-    "<|ifm|im_start|>user\nWhat is ice?<|ifm|im_end|>\n<|ifm|im_start|>assistant\n<ifm|think>\nWater.</ifm|think>Frozen water.<|ifm|im_end|>",
+    "<|ifm|im_start|>user\nWhat is ice?<|ifm|im_end|>\n<|ifm|im_start|>assistant\n<ifm|think>\nWater.</ifm|think>Frozen "
+    "water.<|ifm|im_end|>",
     "<ifm|tool_call>x</ifm|tool_call><ifm|tool_calls>", "<|ifm|im_start|", "<ifm|think_fast><ifm|think_faster><ifm|think>",
     "<|ifm|begin_of_text|><|ifm|endoftext|>", "<<ifm|think>>", "é<ifm|think>\u0301", "e<ifm|think>\u0301",
-    "Größer als Häuser, früh über dem Tal", "氷河は氷の川です。冰川是一条冰的河流。", "Он течёт так медленно", "کوه‌ها بلند می‌شوند", "पहाड़ पर बर्फ़",
+    "Größer als Häuser, früh über dem Tal", "氷河は氷の川です。冰川是一条冰的河流。", "Он течёт так медленно", "کوه\u200cها بلند می\u200cشوند", "पहाड़ पर बर्फ़",
 ]  # fmt: skip
 
 
@@ -218,7 +221,8 @@ def assigned(c):
 def random_texts(n, seed):
     rnd = random.Random(seed)
     words = TEXT.split()
-    alphabet = list("abcxyzABC '\t\n\r.,;-_<|>012789\u00e9\u0301\u200c\u200d\u00a0\u3000\u4e16\u754c\u3042\uac00\u1100\u1161\u11a7\u11a8\u0915\u094d\u0e01\u0e48\U0001f600\U0001f3fd")
+    alphabet = list("abcxyzABC '\t\n\r.,;-_<|>012789\u00e9\u0301\u200c\u200d\u00a0\u3000\u4e16\u754c\u3042\uac00\u1100\u1161\u11a7\u11a8"
+                    "\u0915\u094d\u0e01\u0e48\U0001f600\U0001f3fd")  # fmt: skip
     blocks = [c for c in range(0xA0, 0x3100) if assigned(c)] + [c for c in range(0x1F300, 0x1F6FF) if assigned(c)]
     out = []
     for i in range(n):

@@ -117,9 +117,7 @@ bt_status bt_added_add(bt_added *a, const char *text, size_t size, const bt_adde
     return BT_OK;
 }
 
-/* ---- what flags look at
- * -----------------------------------------------------------------------------------------------
- */
+/* ---- what flags look at ------------------------------------------------------------------------------------------ */
 
 /* Word characters as Unicode's regular expressions define them: alphabetic, marks, decimal digits, connectors, joiners.
  * Alphabetic characters that are no letter are numerals (Nl), marks, and the circled and squared letters. */
@@ -194,9 +192,7 @@ static size_t strip_right(bt_added_scan *s, size_t end)
     return end;
 }
 
-/* ---- the search
- * -------------------------------------------------------------------------------------------------------
- */
+/* ---- the search -------------------------------------------------------------------------------------------------- */
 
 /* The longest token that begins at `at`, and where it ends; NULL: none. */
 static const flags *match_at(const bt_added *a, bt_added_scan *s, size_t at, size_t *end)

@@ -2,8 +2,8 @@
  * Split patterns from Oniguruma's syntax to PCRE2's: a recursive-descent parser into a small tree, and a printer.
  *
  * Where the two differ, and what is written instead:
- *   \s \d \w   White_Space, Nd and Oniguruma's word characters, spelt out: PCRE2's \s takes U+180E as well, its \w other
- *              characters.
+ *   \s \d \w   White_Space, Nd and Oniguruma's word characters, spelt out: PCRE2's \s takes U+180E as well, and its
+ *              \w other characters.
  *   \p{Han}    a script in Oniguruma, script extensions in PCRE2: written \p{sc:Han} (U+3006 tells them apart).
  *   A&&[^B]    class intersection, which PCRE2 10.42 reads as two ampersands. Known where A consists of general
  *              categories: it becomes the negated class of all other categories and B. A lookahead would do too, but
@@ -84,9 +84,7 @@ typedef struct parser {
 
 static node *parse_alternatives(parser *p);
 
-/* ---- errors and small steps
- * -------------------------------------------------------------------------------------------
- */
+/* ---- errors and small steps -------------------------------------------------------------------------------------- */
 
 static void refuse(parser *p, const char *what)
 {
@@ -138,9 +136,7 @@ static uint32_t next_char(parser *p)
     return c;
 }
 
-/* ---- classes
- * ----------------------------------------------------------------------------------------------------------
- */
+/* ---- classes ----------------------------------------------------------------------------------------------------- */
 
 static void add_range(parser *p, set *s, uint32_t low, uint32_t high)
 {
@@ -352,9 +348,7 @@ static void parse_class(parser *p, set *s)
     if (!accept(p, "]")) refuse(p, "a class without its ']'");
 }
 
-/* ---- structure
- * --------------------------------------------------------------------------------------------------------
- */
+/* ---- structure --------------------------------------------------------------------------------------------------- */
 
 /* After '(': the group up to its ')'. */
 static node *parse_group(parser *p)
@@ -532,9 +526,7 @@ static node *parse_alternatives(parser *p)
     return alternatives;
 }
 
-/* ---- writing it for PCRE2
- * ---------------------------------------------------------------------------------------------
- */
+/* ---- writing it for PCRE2 ---------------------------------------------------------------------------------------- */
 
 static void print_item(bt_text *out, const item *i)
 {

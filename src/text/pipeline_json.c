@@ -85,9 +85,7 @@ static bt_status read_sequence(const bt_json_node *n, const char *where, const c
     return BT_OK;
 }
 
-/* ---- normalizer
- * -------------------------------------------------------------------------------------------------------
- */
+/* ---- normalizer -------------------------------------------------------------------------------------------------- */
 
 static bt_status read_one_normalizer(const bt_json_node *n, bt_tokenizer_spec *s, bt_error *e)
 {
@@ -111,9 +109,7 @@ bt_status bt_normalizer_read(const bt_json_node *n, bt_tokenizer_spec *s, bt_err
     return st;
 }
 
-/* ---- pre-tokenizer
- * ----------------------------------------------------------------------------------------------------
- */
+/* ---- pre-tokenizer ----------------------------------------------------------------------------------------------- */
 
 static bt_status add_split(bt_tokenizer_spec *s, bt_split_spec split, bt_error *e)
 {
@@ -231,9 +227,7 @@ bt_status bt_pre_tokenizer_read(const bt_json_node *n, bt_tokenizer_spec *s, bt_
     return bt_fail(e, BT_ERR_UNSUPPORTED, "pre_tokenizer: no ByteLevel; this build runs byte-level BPE only");
 }
 
-/* ---- post-processor
- * ---------------------------------------------------------------------------------------------------
- */
+/* ---- post-processor ---------------------------------------------------------------------------------------------- */
 
 /* {"single": [{"SpecialToken": {"id": "<s>", ...}}, {"Sequence": ...}], ...}: what stands before the first Sequence. */
 static bt_status read_template(const bt_json_node *n, bt_tokenizer_spec *s, bt_error *e)
@@ -270,9 +264,7 @@ bt_status bt_post_processor_read(const bt_json_node *n, bt_tokenizer_spec *s, bt
     return st;
 }
 
-/* ---- decoder
- * ----------------------------------------------------------------------------------------------------------
- */
+/* ---- decoder ----------------------------------------------------------------------------------------------------- */
 
 bt_status bt_text_decoder_read(const bt_json_node *n, bt_error *e)
 {

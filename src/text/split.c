@@ -1,11 +1,11 @@
 /*
  * Splits, with PCRE2 as the matcher.
  *
- * The matcher tries one position at a time, and is shown a window of the text that begins small and doubles only when it
- * runs into the window's end (partial matching tells). So the bytes shown add up to a small multiple of the text for any
- * sane pattern, and a budget on them turns an insane one (quadratic over a long run) into an error instead of a hang; the
- * match limit does that for what happens inside a window. Patterns of models match at every position, so that leaving
- * the search to PCRE2 would win nothing.
+ * The matcher tries one position at a time, and is shown a window of the text that begins small and doubles only when
+ * it runs into the window's end (partial matching tells). So the bytes shown add up to a small multiple of the text for
+ * any sane pattern, and a budget on them turns an insane one (quadratic over a long run) into an error instead of a
+ * hang; the match limit does that for what happens inside a window. Patterns of models match at every position, so that
+ * leaving the search to PCRE2 would win nothing.
  *
  * Further traps that are closed here: the text is checked once and every match runs with PCRE2_NO_UTF_CHECK, else each
  * would check the whole text again; the JIT's stack can end (-46) where the interpreter, on the heap, gets through, so
@@ -62,9 +62,7 @@ bt_status bt_spans_add(bt_spans *list, size_t at, size_t size, bt_error *e)
     return BT_OK;
 }
 
-/* ---- patterns
- * ---------------------------------------------------------------------------------------------------------
- */
+/* ---- patterns ---------------------------------------------------------------------------------------------------- */
 
 static void *pcre2_allocate(size_t size, void *user)
 {
@@ -146,9 +144,7 @@ void bt_splitter_close(bt_splitter *s)
     bt_free(s);
 }
 
-/* ---- scratch
- * ----------------------------------------------------------------------------------------------------------
- */
+/* ---- scratch ----------------------------------------------------------------------------------------------------- */
 
 /* Called before every item of the pattern, again after every step back: what lies between two calls was touched. */
 static int count_step(pcre2_callout_block *block, void *user)
@@ -202,9 +198,7 @@ uint64_t bt_splitting_n_steps(const bt_splitting *w)
     return w->n_steps;
 }
 
-/* ---- matching
- * ---------------------------------------------------------------------------------------------------------
- */
+/* ---- matching ---------------------------------------------------------------------------------------------------- */
 
 typedef struct search { /* for the matches in text [n], from left to right */
     const bt_splitter *s;
@@ -281,8 +275,7 @@ static bt_status find_match(search *q, size_t from, bool *found)
     return BT_OK;
 }
 
-/* ---- behaviours
- * -------------------------------------------------------------------------------------------------------
+/* ---- behaviours -----------------------------------------------------------------------------------------------------
  *
  * Matches and the text between them come as one row of items. Each behaviour either adds an item as a piece or joins it
  * to the last one.

@@ -36,8 +36,9 @@ void bt_splitter_close(bt_splitter *s);
 
 typedef struct bt_splitting bt_splitting; /* scratch of one encoding */
 
-/* For texts of up to text_bytes in all, each going through up to n_splits splits: that bounds the work, so that no pattern
- * can run on for ever. With `counted` every byte that the matcher touches, forwards and backwards, is counted (slow: for tests of growth). */
+/* For texts of up to text_bytes in all, each going through up to n_splits splits: that bounds the work, so that no
+ * pattern can run on for ever. With `counted` every byte that the matcher touches, forwards and backwards, is counted
+ * (slow: for tests of growth). */
 bt_status bt_splitting_open(size_t text_bytes, size_t n_splits, bool counted, bt_splitting **out, bt_error *e);
 void bt_splitting_close(bt_splitting *w);
 uint64_t bt_splitting_n_steps(const bt_splitting *w); /* bytes touched so far; 0 unless counted */

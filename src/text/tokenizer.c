@@ -42,9 +42,7 @@ struct bt_tokenizer {
     int32_t bos;
 };
 
-/* ---- opening
- * ----------------------------------------------------------------------------------------------------------
- */
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
 
 /* One token; `texts` holds those before it, to find a text that comes twice. */
 static bt_status add_token(bt_tokenizer *t, const bt_added_token *token, bt_added *texts, bt_nfc *nfc, bt_error *e)
@@ -175,9 +173,7 @@ void bt_tokenizer_close(bt_tokenizer *t)
     bt_free(t);
 }
 
-/* ---- asking
- * -----------------------------------------------------------------------------------------------------------
- */
+/* ---- asking ------------------------------------------------------------------------------------------------------ */
 
 size_t bt_tokenizer_n_vocab(const bt_tokenizer *t)
 {
@@ -235,9 +231,7 @@ bt_status bt_tokenizer_text(const bt_tokenizer *t, int32_t id, unsigned flags, c
     return BT_OK;
 }
 
-/* ---- encoding
- * ---------------------------------------------------------------------------------------------------------
- */
+/* ---- encoding ---------------------------------------------------------------------------------------------------- */
 
 typedef struct run { /* one encoding */
     const bt_tokenizer *t;
@@ -410,9 +404,7 @@ bt_status bt_tokenizer_encode_counted(const bt_tokenizer *t, const char *text, s
     return encode(t, text, size, flags, ids, n, steps, e);
 }
 
-/* ---- decoding
- * ---------------------------------------------------------------------------------------------------------
- */
+/* ---- decoding ---------------------------------------------------------------------------------------------------- */
 
 bt_status bt_tokenizer_decode(const bt_tokenizer *t, const int32_t *ids, size_t n, unsigned flags, char **text,
                               size_t *size, bt_error *e)

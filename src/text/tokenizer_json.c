@@ -59,9 +59,7 @@ static bt_status at_line(reader *r, bt_status st)
     return st;
 }
 
-/* ---- model
- * ------------------------------------------------------------------------------------------------------------
- */
+/* ---- model ------------------------------------------------------------------------------------------------------- */
 
 static bt_status read_vocab(reader *r)
 {
@@ -205,9 +203,7 @@ static bt_status read_model(reader *r)
     return BT_OK;
 }
 
-/* ---- added tokens
- * -----------------------------------------------------------------------------------------------------
- */
+/* ---- added tokens ------------------------------------------------------------------------------------------------ */
 
 static bt_status read_added_token(const bt_json_node *n, bt_added_token *t, bt_error *e)
 {
@@ -259,9 +255,7 @@ static bt_status read_added(reader *r)
     return st;
 }
 
-/* ---- the file
- * ---------------------------------------------------------------------------------------------------------
- */
+/* ---- the file ---------------------------------------------------------------------------------------------------- */
 
 typedef enum member {
     MEMBER_MODEL,
@@ -350,9 +344,7 @@ bt_status bt_tokenizer_json_read(const char *json, size_t size, bt_tokenizer_spe
     return BT_OK;
 }
 
-/* ---- tokenizer_config.json
- * --------------------------------------------------------------------------------------------
- */
+/* ---- tokenizer_config.json --------------------------------------------------------------------------------------- */
 
 bt_status bt_tokenizer_config_read(const char *json, size_t size, bt_tokenizer_spec *s, bt_error *e)
 {

@@ -70,8 +70,7 @@ static bool grow(void **entries, size_t n, size_t *capacity, size_t size)
     return true;
 }
 
-/* ---- GPT-2's alphabet
- * ------------------------------------------------------------------------------------------------
+/* ---- GPT-2's alphabet -----------------------------------------------------------------------------------------------
  *
  * Printable bytes stand for themselves; the others, in ascending order, for U+0100 and up.
  */
@@ -124,9 +123,7 @@ bool bt_key_to_bytes(const char *key, size_t n, char *out, size_t *out_size)
     return true;
 }
 
-/* ---- keys
- * -------------------------------------------------------------------------------------------------------------
- */
+/* ---- keys -------------------------------------------------------------------------------------------------------- */
 
 static uint64_t hash_text(const char *s, size_t n)
 {
@@ -206,9 +203,7 @@ int32_t bt_vocab_find(const bt_vocab *v, const char *key, size_t size)
     return v->slots[i] == 0 ? -1 : v->keys[v->slots[i] - 1].id;
 }
 
-/* ---- merges
- * -----------------------------------------------------------------------------------------------------------
- */
+/* ---- merges ------------------------------------------------------------------------------------------------------ */
 
 static bt_status find_part(const bt_vocab *v, const char *key, size_t size, int32_t *id, bt_error *e)
 {
@@ -257,9 +252,7 @@ static bt_status index_merges(bt_vocab *v, bt_error *e)
     return BT_OK;
 }
 
-/* ---- texts
- * ------------------------------------------------------------------------------------------------------------
- */
+/* ---- texts ------------------------------------------------------------------------------------------------------- */
 
 static bt_status size_ids(bt_vocab *v, int32_t id_max, bt_error *e)
 {

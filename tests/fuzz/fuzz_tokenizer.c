@@ -1,7 +1,7 @@
 /*
  * tokenizer.json, and text for it. The input is the file up to the first byte 0xff, behind it a text; where that is no
- * tokenizer, the stored tiny one takes the text. Whatever is accepted must encode, and decode its own ids; a stream must
- * give what decoding at once gives.
+ * tokenizer, the stored tiny one takes the text. Whatever is accepted must encode, and decode its own ids; a stream
+ * must give what decoding at once gives.
  */
 #include "fuzz.h"
 

@@ -64,7 +64,7 @@ static void test_every_split(void **state)
         expect(NULL, 0, "ABCDEFGHIJ", cuts, "ABCDEFGHIJ", false);
         expect((const char *[]){"AAB"}, 1, "AAAAAABAAB", cuts, "AAAA", true);
         expect((const char *[]){"ABABC"}, 1, "ABABABABCX", cuts, "ABAB", true);
-        expect((const char *[]){"AABAAAB"}, 1, "AABAABAAAB", cuts, "AAB", true);
+        expect((const char *[]){"AABAAAC"}, 1, "AABAAABAAAC", cuts, "AABA", true);
     }
 }
 

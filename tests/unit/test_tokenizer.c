@@ -7,8 +7,7 @@
 
 #include <pthread.h>
 
-/* ---- tokenizers from parts ---------------------------------------------------------------------------------------------
- */
+/* ---- tokenizers from parts --------------------------------------------------------------------------------------- */
 
 typedef struct parts { /* JSON; NULL: the plain thing */
     const char *added, *normalizer, *pre_tokenizer, *post_processor, *decoder;
@@ -19,7 +18,8 @@ typedef struct parts { /* JSON; NULL: the plain thing */
     bool merges_first;
 } parts;
 
-#define BYTE_LEVEL           "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true,\"use_regex\":false}"
+#define BYTE_LEVEL "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true,\"use_regex\":false}"
+
 #define NULL_OR(text, plain) ((text) != NULL ? (text) : (plain))
 
 static bt_text compose(const parts *p)
@@ -76,8 +76,7 @@ static void expect(const bt_tokenizer *t, const char *text, const char *ids)
     bt_free(got);
 }
 
-/* ---- stored cases ------------------------------------------------------------------------------------------------------
- */
+/* ---- stored cases ------------------------------------------------------------------------------------------------ */
 
 static void check_cases(const bt_tokenizer *t, const bt_json_node *cases)
 {
@@ -210,8 +209,7 @@ static void test_fixture_qwen3(void **state)
     check_fixture("qwen3", 151669);
 }
 
-/* ---- merges (C21, C22) -------------------------------------------------------------------------------------------------
- */
+/* ---- merges (C21, C22) ------------------------------------------------------------------------------------------- */
 
 static void test_merge_forms(void **state)
 {
@@ -259,8 +257,7 @@ static void test_ignore_merges(void **state)
     bt_tokenizer_close(t);
 }
 
-/* ---- added tokens (C24) ------------------------------------------------------------------------------------------------
- */
+/* ---- added tokens (C24) ------------------------------------------------------------------------------------------ */
 
 #define ADDED(id, text, word, left, right, normalized)                                                                 \
     "{\"id\":" #id ",\"content\":\"" text "\",\"single_word\":" #word ",\"lstrip\":" #left ",\"rstrip\":" #right       \
@@ -340,8 +337,7 @@ static void test_added_refused(void **state)
     expect_refused((parts){.added = "{}"}, BT_ERR_FORMAT, "added_tokens");
 }
 
-/* ---- what is refused (C25: never approximated) -------------------------------------------------------------------------
- */
+/* ---- what is refused (C25: never approximated) ------------------------------------------------------------------- */
 
 #define SPLIT(pattern, behavior)                                                                                       \
     "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":" pattern ",\"behavior\":\"" behavior   \
@@ -448,8 +444,7 @@ static void test_files(void **state)
     free(folder);
 }
 
-/* ---- BOS (C29) ---------------------------------------------------------------------------------------------------------
- */
+/* ---- BOS (C29) --------------------------------------------------------------------------------------------------- */
 
 static int32_t bos_of(const char *post_processor, const char *config)
 {
@@ -504,8 +499,7 @@ static void test_bos(void **state)
     bt_text_free(&json);
 }
 
-/* ---- texts -------------------------------------------------------------------------------------------------------------
- */
+/* ---- texts ------------------------------------------------------------------------------------------------------- */
 
 static void test_odd_texts(void **state)
 {
@@ -564,8 +558,7 @@ static void test_no_normalising_unasked(void **state)
     bt_tokenizer_close(nfc);
 }
 
-/* ---- growth (C23) ------------------------------------------------------------------------------------------------------
- */
+/* ---- growth (C23) ------------------------------------------------------------------------------------------------ */
 
 static uint64_t count_steps(const bt_tokenizer *t, const char *what, size_t bytes)
 {
@@ -627,8 +620,7 @@ static void test_many_marks(void **state)
     bt_tokenizer_close(t);
 }
 
-/* ---- threads and memory ------------------------------------------------------------------------------------------------
- */
+/* ---- threads and memory ------------------------------------------------------------------------------------------ */
 
 static void *encode_often(void *tokenizer)
 {
