@@ -221,8 +221,8 @@ def assigned(c):
 def random_texts(n, seed):
     rnd = random.Random(seed)
     words = TEXT.split()
-    alphabet = list("abcxyzABC '\t\n\r.,;-_<|>012789\u00e9\u0301\u200c\u200d\u00a0\u3000\u4e16\u754c\u3042\uac00\u1100\u1161\u11a7\u11a8"
-                    "\u0915\u094d\u0e01\u0e48\U0001f600\U0001f3fd")  # fmt: skip
+    alphabet = list("abcxyzABC '\t\n\r.,;-_<|>012789\u00e9\u0301\u200c\u200d\u00a0\u3000\u4e16\u754c\u3042\uac00\u1100\u1161\u11a7"
+                    "\u11a8\u0915\u094d\u0e01\u0e48\U0001f600\U0001f3fd")  # fmt: skip
     blocks = [c for c in range(0xA0, 0x3100) if assigned(c)] + [c for c in range(0x1F300, 0x1F6FF) if assigned(c)]
     out = []
     for i in range(n):
