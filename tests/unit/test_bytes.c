@@ -135,7 +135,7 @@ static void add_layer(const bt_model *m, const numbers *n, uint64_t i, uint64_t 
 
 static bt_traffic expect(const bt_model *m, const numbers *n, uint64_t length, uint64_t kv_element)
 {
-    bt_traffic t = {{0}, 0};
+    bt_traffic t = {.kv = 0};
     const char *head = n->tied ? "model.embed_tokens.weight" : "lm_head.weight";
     t.weights[BT_CLASS_EMBEDDING] = stored(m, 1, n->hidden, "model.embed_tokens.weight");
     t.weights[BT_CLASS_HEAD] = stored(m, n->vocab, n->hidden, "%s", head);
@@ -208,7 +208,7 @@ static void a_skipped_layer_is_not_counted(void **state)
             (void)snprintf(fault, sizeof fault, "skip_layer=%d", (int)skipped);
             bt_model *m = unit_open_model_ablated(models[i], fault);
             bt_engine *g = unit_open_engine(m, (bt_engine_options){.n_threads = 2, .context = 16});
-            bt_traffic got = measure(g, 9), expected = expect(m, &n, 9, 4), less = {{0}, 0};
+            bt_traffic got = measure(g, 9), expected = expect(m, &n, 9, 4), less = {.kv = 0};
             add_layer(m, &n, skipped, 9, 4, &less);
             assert_true(less.weights[BT_CLASS_ATTENTION] > 0);
             for (size_t c = 0; c < BT_N_CLASSES; c++) expected.weights[c] -= less.weights[c];
@@ -238,6 +238,10 @@ static void a_prompt_reads_weights_once(void **state)
         assert_true(after.weights[c] - before.weights[c] == expected.weights[c]);
     assert_true(after.weights[BT_CLASS_EMBEDDING] - before.weights[BT_CLASS_EMBEDDING] ==
                 40 * expected.weights[BT_CLASS_EMBEDDING]);
+    uint64_t layer = n.hidden * n.head_dim * (2 * n.heads + 2 * n.kv) + 3 * n.hidden * n.ffn;
+    uint64_t pairs = n.layers * n.heads * 40 * 41 / 2; /* of query and key */
+    assert_true(after.flops - before.flops ==
+                2 * (40 * n.layers * layer + n.vocab * n.hidden) + 4 * n.head_dim * pairs);
     bt_session_close(s);
     bt_engine_close(g);
     bt_model_close(m);

@@ -297,6 +297,7 @@ static void cpu_traffic(const bt_plan *p, bt_traffic *out)
         const bt_traffic *t = plan->threads[i].traffic;
         for (size_t c = 0; c < BT_N_CLASSES; c++) out->weights[c] += t->weights[c];
         out->kv += t->kv;
+        out->flops += t->flops;
     }
 }
 

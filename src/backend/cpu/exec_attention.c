@@ -97,6 +97,7 @@ static void compute_tile(const bt_cpu_run *r, const shape *s, const item *it, ui
     };
     r->plan->cpu->kernels.attn_tile(&a);
     th->traffic->kv += 2 * row_bytes * th->n_keys[it->n_q - 1]; /* the last query sees most */
+    for (size_t i = 0; i < it->n_q; i++) th->traffic->flops += 4 * (uint64_t)s->head_dim * th->n_keys[i];
 }
 
 static void merge(const bt_cpu_run *r, const shape *s, const item *it, partial into, partial p)

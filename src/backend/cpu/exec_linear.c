@@ -48,6 +48,6 @@ void bt_cpu_exec_linear(const bt_cpu_run *r, uint32_t op_i, size_t thread_i)
     while (bt_cpu_claim(r, op_i, w->n_rows, grain, &it)) {
         a.y = bt_cpu_row(r, y, 0) + it.begin;
         r->plan->cpu->kernels.linear[w->dtype](&a, it.begin, it.end);
-        bt_cpu_count_rows(r, thread_i, class, w, it.begin, it.end);
+        bt_cpu_count_rows(r, thread_i, class, w, it.begin, it.end, a.n_x);
     }
 }

@@ -82,13 +82,13 @@ static void up_gate_rows(const bt_cpu_run *r, const bt_op *op, uint32_t expert, 
         .scratch = th->kernel_scratch,
     };
     kernels->linear[gate->dtype](&a, r0, r1);
-    bt_cpu_count_rows(r, thread_i, class, gate, r0, r1);
+    bt_cpu_count_rows(r, thread_i, class, gate, r0, r1, a.n_x);
     a.y = th->up;
     a.y_rows = NULL;
     a.y_stride = BT_CPU_MOE_CHUNK;
     a.w = up;
     kernels->linear[up->dtype](&a, r0, r1);
-    bt_cpu_count_rows(r, thread_i, class, up, r0, r1);
+    bt_cpu_count_rows(r, thread_i, class, up, r0, r1, a.n_x);
     for (uint32_t i = begin; i < end; i++) {
         float *y = bt_cpu_row(r, h, 0) + th->y_rows[i] + r0;
         kernels->act_mul(y, y, th->up + (uint64_t)(i - begin) * BT_CPU_MOE_CHUNK, r1 - r0,
@@ -142,7 +142,7 @@ static void expert_outputs(const bt_cpu_run *r, bt_linear *a, uint32_t first, ui
         a->n_x = th->starts[expert + 1] - begin;
         a->w = &r->plan->base.tape->weights[first + expert * stride];
         r->plan->cpu->kernels.linear[a->w->dtype](a, r0, r1);
-        bt_cpu_count_rows(r, thread_i, class, a->w, r0, r1);
+        bt_cpu_count_rows(r, thread_i, class, a->w, r0, r1, a->n_x);
     }
 }
 

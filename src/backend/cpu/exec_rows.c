@@ -43,7 +43,7 @@ void bt_cpu_exec_embed(const bt_cpu_run *r, uint32_t op_i, size_t thread_i)
         uint32_t id = (uint32_t)r->step->ids[it.begin];
         assert(id < w->n_rows);
         bt_cpu_widen_row(&r->plan->cpu->kernels, bt_cpu_row(r, op->u.embed.y, it.begin), w, id);
-        bt_cpu_count_rows(r, thread_i, BT_CLASS_EMBEDDING, w, 0, 1); /* every row costs what the first does */
+        bt_cpu_count_rows(r, thread_i, BT_CLASS_EMBEDDING, w, 0, 1, 0); /* every row costs what the first does */
     }
 }
 

@@ -13,7 +13,8 @@ bt_class bt_cpu_class_of(const bt_cpu_run *r, uint32_t weight)
 
 /* Codes, and the scales of the blocks of rows that begin in the range: ranges that share a block share its scales, and
  * all ranges of a matrix add up to all of it. */
-void bt_cpu_count_rows(const bt_cpu_run *r, size_t thread_i, bt_class class, const bt_view *w, uint64_t r0, uint64_t r1)
+void bt_cpu_count_rows(const bt_cpu_run *r, size_t thread_i, bt_class class, const bt_view *w, uint64_t r0, uint64_t r1,
+                       uint64_t n_x)
 {
     assert(r0 <= r1 && r1 <= w->n_rows);
     uint64_t bytes = (r1 - r0) * w->n_cols * bt_dtype_bits((bt_dtype)w->dtype) / 8;
@@ -22,6 +23,7 @@ void bt_cpu_count_rows(const bt_cpu_run *r, size_t thread_i, bt_class class, con
         bytes += n_blocks * bt_cpu_div_up(w->n_cols, BT_SCALE_BLOCK) * bt_dtype_bits((bt_dtype)w->scale_dtype) / 8;
     }
     r->plan->threads[thread_i].traffic->weights[class] += bytes;
+    r->plan->threads[thread_i].traffic->flops += 2 * (r1 - r0) * w->n_cols * n_x;
 }
 
 void bt_cpu_count_vector(const bt_cpu_run *r, size_t thread_i, uint32_t weight, uint64_t n)
