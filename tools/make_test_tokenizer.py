@@ -210,7 +210,8 @@ CASES = [
     "water.<|ifm|im_end|>",
     "<ifm|tool_call>x</ifm|tool_call><ifm|tool_calls>", "<|ifm|im_start|", "<ifm|think_fast><ifm|think_faster><ifm|think>",
     "<|ifm|begin_of_text|><|ifm|endoftext|>", "<<ifm|think>>", "é<ifm|think>\u0301", "e<ifm|think>\u0301",
-    "Größer als Häuser, früh über dem Tal", "氷河は氷の川です。冰川是一条冰的河流。", "Он течёт так медленно", "کوه\u200cها بلند می\u200cشوند", "पहाड़ पर बर्फ़",
+    "Größer als Häuser, früh über dem Tal", "氷河は氷の川です。冰川是一条冰的河流。",
+    "Он течёт так медленно", "کوه\u200cها بلند می\u200cشوند", "पहाड़ पर बर्फ़",
 ]  # fmt: skip
 
 
