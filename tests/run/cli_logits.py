@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""logits and verify from outside: the same bits however the ids arrive, outputs that are whole or absent, bad input."""
+"""logits and verify from outside: the same bits however the ids arrive, outputs that are whole or absent, bad input.
+
+run_tests: threads
+"""
 import array
 import json
 import os
