@@ -140,12 +140,35 @@ static void test_nothing(void **state)
     bt_free(all);
 }
 
+#ifdef BT_TEST_BUILD
+static void test_memory_runs_out(void **state)
+{
+    world *w = *state;
+    bt_decoder *d = NULL;
+    bt_error e;
+    for (long n = 0; n < 3; n++) {
+        bt_alloc_fail_after(n);
+        assert_int_equal(bt_decoder_open(w->tiny, 0, &d, &e), BT_ERR_MEMORY);
+        bt_alloc_fail_after(-1);
+        assert_null(d);
+    }
+    assert_int_equal(bt_decoder_open(w->tiny, 0, &d, &e), BT_OK);
+    bt_alloc_fail_after(0); /* pushing allocates nothing */
+    expect_push(w, d, byte_id(w, 'x'), "x");
+    bt_alloc_fail_after(-1);
+    bt_decoder_close(d);
+}
+#endif
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_stored_decodings), cmocka_unit_test(test_bytes_of_a_character),
         cmocka_unit_test(test_special_tokens),   cmocka_unit_test(test_ids_outside),
         cmocka_unit_test(test_nothing),
+#ifdef BT_TEST_BUILD
+        cmocka_unit_test(test_memory_runs_out),
+#endif
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -1,7 +1,7 @@
 /* Stop strings (case C42): whatever the token borders, the text ends right before the stop string. */
 #include "unit.h"
 
-#include "baltoro.h"
+#include "base/arena.h"
 
 typedef struct result {
     char text[256];
@@ -170,12 +170,41 @@ static void test_refused(void **state)
     bt_stop_close(NULL);
 }
 
+#ifdef BT_TEST_BUILD
+static void test_memory_runs_out(void **state)
+{
+    (void)state;
+    bt_stop *s = NULL;
+    bt_error e;
+    long n = 0;
+    for (bt_status st = BT_ERR_MEMORY; st != BT_OK; n++) {
+        assert_int_equal(st, BT_ERR_MEMORY);
+        bt_alloc_fail_after(n);
+        st = bt_stop_open((const char *[]){"ab", "cd"}, 2, &s, &e);
+        bt_alloc_fail_after(-1);
+    }
+    assert_true(n > 6);
+    /* A push has no way to say so: the text ends there, as at a stop string. */
+    static const char text[10000] = "x";
+    const char *out;
+    size_t out_size;
+    bt_alloc_fail_after(0);
+    assert_true(bt_stop_push(s, text, sizeof text, &out, &out_size));
+    bt_alloc_fail_after(-1);
+    assert_int_equal(out_size, 0);
+    bt_stop_close(s);
+}
+#endif
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_split),    cmocka_unit_test(test_whole_characters),
-        cmocka_unit_test(test_against_search), cmocka_unit_test(test_nothing_held_too_long),
-        cmocka_unit_test(test_large_push),     cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_every_split),     cmocka_unit_test(test_whole_characters),
+        cmocka_unit_test(test_against_search),  cmocka_unit_test(test_nothing_held_too_long),
+        cmocka_unit_test(test_large_push),      cmocka_unit_test(test_refused),
+#ifdef BT_TEST_BUILD
+        cmocka_unit_test(test_memory_runs_out),
+#endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
