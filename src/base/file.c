@@ -18,6 +18,7 @@
 
 #include "base/arena.h"
 #include "base/error.h"
+#include "base/io.h"
 #include "base/rng.h"
 
 #define READ_BYTES_MIN    ((size_t)64 << 10)
@@ -41,10 +42,10 @@ static bt_status fail_errno(bt_error *e, const char *path, const char *what, int
 /* Opens for reading without ever waiting; *size is the file's size where it has one. */
 static bt_status open_input(const char *path, bool regular_only, int *fd, size_t *size, bt_error *e)
 {
-    int f = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    int f = bt_io_open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
     if (f < 0) return fail_errno(e, path, "cannot open", errno);
     struct stat info;
-    if (fstat(f, &info) != 0) {
+    if (bt_io_fstat(f, &info) != 0) {
         int fault = errno;
         (void)close(f);
         return fail_errno(e, path, "cannot examine", fault);
@@ -67,8 +68,8 @@ bt_status bt_map_file(const char *path, bt_mapping *out, bt_error *e)
     if (st != BT_OK) return st;
     bt_mapping m = {NULL, size};
     if (size > 0) {
-        void *p = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
-        if (p == MAP_FAILED) {
+        void *p = bt_io_map(fd, size);
+        if (p == NULL) {
             int fault = errno;
             (void)close(fd);
             return fail_errno(e, path, "cannot map", fault);
@@ -90,18 +91,14 @@ void bt_unmap_file(bt_mapping *m)
     *m = (bt_mapping){NULL, 0};
 }
 
-/* One read that waits for data but not for a signal. 0: the end. */
+/* One read that waits for data. 0: the end. */
 static ssize_t read_some(int fd, char *to, size_t n)
 {
     for (;;) {
-        ssize_t got = read(fd, to, n);
-        if (got >= 0) return got;
-        if (errno == EAGAIN) {
-            struct pollfd p = {fd, POLLIN, 0};
-            if (poll(&p, 1, -1) < 0 && errno != EINTR) return -1;
-        } else if (errno != EINTR) {
-            return -1;
-        }
+        ssize_t got = bt_io_read(fd, to, n);
+        if (got >= 0 || errno != EAGAIN) return got;
+        struct pollfd p = {fd, POLLIN, 0};
+        if (poll(&p, 1, -1) < 0 && errno != EINTR) return -1;
     }
 }
 
@@ -176,16 +173,34 @@ const char *bt_placeholder_text(const void *data, size_t size)
 /* ---- paths ----------------------------------------------------------------------------------------------------------
  */
 
+static bool means_absent(int fault)
+{
+    return fault == ENOENT || fault == ENOTDIR || fault == ENAMETOOLONG;
+}
+
+bt_status bt_path_look(const char *path, bt_path_kind *kind, bt_error *e)
+{
+    struct stat info;
+    if (bt_io_stat(path, &info) == 0) {
+        *kind = S_ISDIR(info.st_mode) ? BT_PATH_FOLDER : BT_PATH_FILE;
+        return BT_OK;
+    }
+    if (!means_absent(errno)) return fail_errno(e, path, "cannot examine", errno);
+    if (lstat(path, &info) == 0) return bt_fail(e, BT_ERR_IO, "%s is a link that leads nowhere", path);
+    *kind = BT_PATH_ABSENT;
+    return BT_OK;
+}
+
 bool bt_path_exists(const char *path)
 {
     struct stat info;
-    return stat(path, &info) == 0;
+    return bt_io_stat(path, &info) == 0;
 }
 
 bool bt_path_is_folder(const char *path)
 {
     struct stat info;
-    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+    return bt_io_stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
 char *bt_path_join(const char *folder, const char *name)
@@ -243,7 +258,7 @@ static bt_status open_temporary(bt_output *o, bt_error *e)
     for (uint64_t try_i = 0; try_i < N_TEMPORARY_TRIES; try_i++) {
         (void)snprintf(o->temporary, bytes, "%.*s.%.200s.%08x.tmp", (int)(name - o->path), o->path, name,
                        (unsigned)(bt_rng_u64(seed, try_i) & 0xffffffffu));
-        o->fd = open(o->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        o->fd = bt_io_open(o->temporary, O_WRONLY | O_CREAT | O_EXCL);
         if (o->fd >= 0) return BT_OK;
         if (errno != EEXIST) break;
     }
@@ -256,14 +271,15 @@ static bt_status open_temporary(bt_output *o, bt_error *e)
 static bt_status output_open(bt_output *o, const char *path, bt_error *e)
 {
     struct stat info;
-    bool exists = stat(path, &info) == 0;
+    bool exists = bt_io_stat(path, &info) == 0;
+    if (!exists && !means_absent(errno)) return fail_errno(e, path, "cannot examine", errno);
     if (exists && S_ISDIR(info.st_mode)) return bt_fail(e, BT_ERR_IO, "%s is a folder, where a file is needed", path);
     char *real = exists ? realpath(path, NULL) : NULL; /* a link stays a link: its target is what gets replaced */
     o->path = bt_strdup(real != NULL ? real : path);
     free(real);
     if (o->path == NULL) return bt_fail(e, BT_ERR_MEMORY, "%s: no memory to write it", path);
     if (!exists || S_ISREG(info.st_mode)) return open_temporary(o, e);
-    o->fd = open(path, O_WRONLY | O_CLOEXEC);
+    o->fd = bt_io_open(path, O_WRONLY);
     return o->fd < 0 ? fail_errno(e, path, "cannot open it for writing", errno) : BT_OK;
 }
 
@@ -287,9 +303,8 @@ bt_status bt_output_open(const char *path, bt_output **out, bt_error *e)
 static bt_status write_all(bt_output *o, const char *from, size_t n, bt_error *e)
 {
     while (n > 0) {
-        ssize_t done = write(o->fd, from, n);
-        if (done < 0 && errno == EINTR) continue;
-        if (done < 0) return fail_errno(e, o->path, "cannot write", errno);
+        ssize_t done = bt_io_write(o->fd, from, n);
+        if (done <= 0) return fail_errno(e, o->path, "cannot write", done < 0 ? errno : EIO);
         from += done;
         n -= (size_t)done;
     }
@@ -319,9 +334,9 @@ bt_status bt_output_write(bt_output *o, const void *data, size_t size, bt_error 
 static void sync_folder(const char *path)
 {
     char *folder = bt_path_folder(path);
-    int fd = folder == NULL ? -1 : open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = folder == NULL ? -1 : bt_io_open(folder, O_RDONLY | O_DIRECTORY);
     if (fd >= 0) {
-        (void)fsync(fd);
+        (void)bt_io_sync(fd);
         (void)close(fd);
     }
     bt_free(folder);
@@ -330,14 +345,14 @@ static void sync_folder(const char *path)
 bt_status bt_output_commit(bt_output *o, bt_error *e)
 {
     bt_status st = flush(o, e);
-    if (st == BT_OK && o->temporary != NULL && fsync(o->fd) != 0) {
+    if (st == BT_OK && o->temporary != NULL && bt_io_sync(o->fd) != 0) {
         st = fail_errno(e, o->path, "cannot write to disk", errno);
     }
-    int closed = close(o->fd); /* network file systems tell of a full disk here */
+    int closed = bt_io_close(o->fd); /* network file systems tell of a full disk here */
     o->fd = -1;
     if (st == BT_OK && closed != 0) st = fail_errno(e, o->path, "cannot finish writing", errno);
     if (st == BT_OK && o->temporary != NULL) {
-        if (rename(o->temporary, o->path) != 0) {
+        if (bt_io_rename(o->temporary, o->path) != 0) {
             st = fail_errno(e, o->path, "cannot rename the finished file", errno);
         } else {
             sync_folder(o->path);

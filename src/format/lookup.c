@@ -10,11 +10,14 @@
 #include "format/lookup.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/io.h"
 #include "base/json.h"
 
 #define NAME_BYTES_MAX  1024
@@ -166,8 +169,9 @@ static bt_status read_ref(const char *repo, const char *ref, char commit[REF_BYT
     char *path = join3(repo, "refs", ref), *text = NULL;
     if (path == NULL) return bt_fail(e, BT_ERR_MEMORY, "%s: no memory", repo);
     size_t size = 0;
-    bt_status st = BT_OK;
-    if (bt_path_exists(path) && !bt_path_is_folder(path)) st = bt_read_file(path, REF_BYTES_MAX - 1, &text, &size, e);
+    bt_path_kind kind = BT_PATH_ABSENT;
+    bt_status st = bt_path_look(path, &kind, e);
+    if (st == BT_OK && kind == BT_PATH_FILE) st = bt_read_file(path, REF_BYTES_MAX - 1, &text, &size, e);
     if (st == BT_OK && text != NULL) {
         while (size > 0 && strchr(" \n\r\t", text[size - 1]) != NULL) size--;
         if (strlen(text) >= size && parts_are_plain(text, size, 1)) {
@@ -180,34 +184,53 @@ static bt_status read_ref(const char *repo, const char *ref, char commit[REF_BYT
     return st;
 }
 
-/* Lists the snapshots whose names begin with `prefix`. */
+/* Enters one snapshot; whether it fits depends on how its name begins. */
+static void add_snapshot(snapshots *s, const char *name, const char *prefix)
+{
+    bt_fault_add(&s->all, "%s", name);
+    if (strncmp(name, prefix, strlen(prefix)) != 0) return;
+    bool exact = strcmp(name, prefix) == 0;
+    s->n_fitting++;
+    s->has_exact = s->has_exact || exact;
+    if (exact || !s->has_exact) (void)snprintf(s->first, sizeof s->first, "%s", name);
+}
+
+/* Walks an opened folder of snapshots. */
+static bt_status walk_snapshots(DIR *dir, const char *folder, const char *prefix, snapshots *s, bt_error *e)
+{
+    for (size_t n = 0; n < N_SNAPSHOTS_MAX; n++) {
+        const char *name;
+        int more = bt_io_next_name(dir, &name);
+        if (more == 0) return BT_OK;
+        if (more < 0) return bt_fail(e, BT_ERR_IO, "%s: cannot list the folder: %s", folder, strerror(errno));
+        if (name[0] == '.') continue;
+        char *path = bt_path_join(folder, name);
+        if (path == NULL) return bt_fail(e, BT_ERR_MEMORY, "%s: no memory", folder);
+        struct stat info;
+        int fault = bt_io_stat(path, &info) == 0 ? 0 : errno;
+        bt_free(path);
+        if (fault != 0 && fault != ENOENT)
+            return bt_fail(e, BT_ERR_IO, "%s/%s: cannot examine: %s", folder, name, strerror(fault));
+        if (fault == 0 && S_ISDIR(info.st_mode)) add_snapshot(s, name, prefix);
+    }
+    return bt_fail(e, BT_ERR_FORMAT, "%s: more than %d snapshots cannot be told apart", folder, N_SNAPSHOTS_MAX);
+}
+
+/* Lists the snapshots whose names begin with `prefix`; none where there is no folder of them. A listing that breaks off is
+ * refused: the only one that fits must be the only one. */
 static bt_status list_snapshots(const char *repo, const char *prefix, snapshots *s, bt_error *e)
 {
     memset(s, 0, sizeof *s);
     char *folder = bt_path_join(repo, "snapshots");
     if (folder == NULL) return bt_fail(e, BT_ERR_MEMORY, "%s: no memory", repo);
-    DIR *dir = opendir(folder);
-    size_t n = 0;
     bt_status st = BT_OK;
-    for (const struct dirent *d = dir == NULL ? NULL : readdir(dir); d != NULL && n < N_SNAPSHOTS_MAX; n++) {
-        char *path = d->d_name[0] == '.' ? NULL : bt_path_join(folder, d->d_name);
-        if (path == NULL && d->d_name[0] != '.') {
-            st = bt_fail(e, BT_ERR_MEMORY, "%s: no memory", repo);
-            break;
-        }
-        if (path != NULL && bt_path_is_folder(path)) {
-            bt_fault_add(&s->all, "%s", d->d_name);
-            bool exact = strcmp(d->d_name, prefix) == 0;
-            if (exact) s->has_exact = true;
-            if (strncmp(d->d_name, prefix, strlen(prefix)) == 0) {
-                s->n_fitting++;
-                if (exact || !s->has_exact) (void)snprintf(s->first, sizeof s->first, "%s", d->d_name);
-            }
-        }
-        bt_free(path);
-        d = readdir(dir);
+    DIR *dir = bt_io_open_folder(folder);
+    if (dir != NULL) {
+        st = walk_snapshots(dir, folder, prefix, s, e);
+        (void)closedir(dir);
+    } else if (errno != ENOENT && errno != ENOTDIR) {
+        st = bt_fail(e, BT_ERR_IO, "%s: cannot list the folder: %s", folder, strerror(errno));
     }
-    if (dir != NULL) (void)closedir(dir);
     bt_free(folder);
     return st;
 }
@@ -244,13 +267,17 @@ static bt_status look_in(const char *cache, const wanted *w, char **path, bt_tex
     char *repo = bt_path_join(cache, w->repo);
     char *commit = bt_malloc(REF_BYTES_MAX, 1);
     snapshots *s = bt_calloc(1, sizeof *s);
+    bt_path_kind kind = BT_PATH_ABSENT;
     bt_status st = BT_OK;
     if (tried->size > 0) bt_text_puts(tried, ", ");
     if (repo == NULL || commit == NULL || s == NULL) {
         st = bt_fail(e, BT_ERR_MEMORY, "%s: no memory", cache);
-    } else if (!bt_path_is_folder(repo)) {
-        bt_text_puts(tried, cache);
     } else {
+        st = bt_path_look(repo, &kind, e);
+    }
+    if (st == BT_OK && kind != BT_PATH_FOLDER) {
+        bt_text_puts(tried, cache);
+    } else if (st == BT_OK) {
         st = choose(repo, w, commit, s, e);
         if (st == BT_OK && commit[0] != '\0') {
             *path = join3(repo, "snapshots", commit);
@@ -294,12 +321,15 @@ bt_status bt_locate(const char *name, const bt_cache_env *env, char **path, bt_e
     if (env == NULL) env = &nothing_set;
     if (name[0] == '\0') return bt_fail(e, BT_ERR_USAGE, "the model's name is empty");
     char *found = NULL;
-    if (bt_path_exists(name)) {
+    bt_path_kind kind = BT_PATH_ABSENT;
+    bt_status st = bt_path_look(name, &kind, e);
+    if (st != BT_OK) return st;
+    if (kind != BT_PATH_ABSENT) {
         found = bt_strdup(name);
         if (found == NULL) return bt_fail(e, BT_ERR_MEMORY, "%s: no memory", name);
     } else {
         wanted w;
-        bt_status st = take_apart(name, &w, e);
+        st = take_apart(name, &w, e);
         if (st == BT_OK) st = look_everywhere(name, &w, env, &found, e);
         if (st != BT_OK) return st;
     }

@@ -6,13 +6,13 @@
 #include "format/safetensors.h"
 
 #include <assert.h>
-#include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/error.h"
+#include "base/io.h"
 #include "base/json.h"
 #include "format/shard.h"
 
@@ -229,7 +229,8 @@ static bt_status open_file(bt_tensors *t, const char *path, bt_error *e)
 static const char *what_is_missing(const char *path)
 {
     struct stat info;
-    if (stat(path, &info) == 0) return S_ISREG(info.st_mode) ? NULL : " (not a file)";
+    if (bt_io_stat(path, &info) == 0) return S_ISREG(info.st_mode) ? NULL : " (not a file)";
+    if (errno != ENOENT) return " (it cannot be examined)";
     if (lstat(path, &info) == 0) return " (a link that leads nowhere)";
     size_t bytes = strlen(path) + sizeof ".incomplete";
     char *partial = bt_malloc(bytes, 1);
@@ -336,36 +337,40 @@ static void offer_entry(offer *o, const char *name)
     }
 }
 
-/* The names in a folder, sorted; hidden ones are left out. */
+static bool add_name(const char ***list, size_t *n, size_t *capacity, bt_arena *arena, const char *name)
+{
+    if (*n == *capacity) {
+        size_t more = *capacity == 0 ? 64 : *capacity * 2;
+        const char **longer = bt_realloc(*list, more, sizeof *longer);
+        if (longer == NULL) return false;
+        *list = longer;
+        *capacity = more;
+    }
+    const char *copy = bt_arena_strndup(arena, name, strlen(name));
+    if (copy != NULL) (*list)[(*n)++] = copy;
+    return copy != NULL;
+}
+
+/* The names in a folder, sorted; hidden ones are left out. A listing that breaks off is refused: what is chosen from it
+ * depends on what is not there. */
 static bt_status list_folder(const char *folder, bt_arena *arena, const char ***names, size_t *n, bt_error *e)
 {
-    DIR *dir = opendir(folder);
-    if (dir == NULL) return bt_fail(e, BT_ERR_IO, "%s: cannot list the folder: %s", folder, strerror(errno));
-    size_t count = 0, capacity = 0;
-    const char **list = NULL;
+    DIR *dir = bt_io_open_folder(folder);
+    int more = dir == NULL ? -1 : 1;
+    size_t capacity = 0;
     bt_status st = BT_OK;
-    for (const struct dirent *d = readdir(dir); d != NULL && count < N_ENTRIES_MAX; d = readdir(dir)) {
-        if (d->d_name[0] == '.') continue;
-        if (count == capacity) {
-            capacity = capacity == 0 ? 64 : capacity * 2;
-            const char **more = bt_realloc(list, capacity, sizeof *more);
-            if (more == NULL) {
-                st = no_memory(folder, e);
-                break;
-            }
-            list = more;
-        }
-        list[count] = bt_arena_strndup(arena, d->d_name, strlen(d->d_name));
-        if (list[count] == NULL) {
+    while (more > 0 && st == BT_OK) {
+        const char *name;
+        more = bt_io_next_name(dir, &name);
+        if (more <= 0 || name[0] == '.') continue;
+        if (*n == N_ENTRIES_MAX)
+            st = bt_fail(e, BT_ERR_FORMAT, "%s: more than %d files cannot be those of a model", folder, N_ENTRIES_MAX);
+        else if (!add_name(names, n, &capacity, arena, name))
             st = no_memory(folder, e);
-            break;
-        }
-        count++;
     }
-    (void)closedir(dir);
-    if (st == BT_OK && count > 1) qsort(list, count, sizeof *list, compare_texts);
-    *names = list;
-    *n = count;
+    if (more < 0) st = bt_fail(e, BT_ERR_IO, "%s: cannot list the folder: %s", folder, strerror(errno));
+    if (dir != NULL) (void)closedir(dir);
+    if (*n > 1) qsort(*names, *n, sizeof **names, compare_texts);
     return st;
 }
 
@@ -413,14 +418,9 @@ bt_status bt_tensors_open(const char *path, bt_tensors **out, bt_error *e)
     bt_tensors *t = bt_calloc(1, sizeof *t);
     if (t == NULL) return no_memory(path, e);
     t->arena = bt_arena_new();
-    bt_status st;
-    if (t->arena == NULL) {
-        st = no_memory(path, e);
-    } else if (bt_path_is_folder(path)) {
-        st = open_folder(t, path, e);
-    } else {
-        st = open_file(t, path, e);
-    }
+    bt_path_kind kind = BT_PATH_ABSENT;
+    bt_status st = t->arena == NULL ? no_memory(path, e) : bt_path_look(path, &kind, e);
+    if (st == BT_OK) st = kind == BT_PATH_FOLDER ? open_folder(t, path, e) : open_file(t, path, e);
     if (st != BT_OK) {
         bt_tensors_close(t);
         return st;

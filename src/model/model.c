@@ -149,18 +149,15 @@ static bt_status open_configs(bt_model *m, bt_error *e)
 {
     char *path = bt_path_join(m->folder, "config.json");
     char *generation = bt_path_join(m->folder, "generation_config.json");
-    bt_status st = BT_ERR_MEMORY;
-    if (path == NULL || generation == NULL) {
-        bt_fail(e, st, "no memory for paths");
-        goto done;
-    }
-    if (!bt_path_exists(path)) {
+    bt_path_kind main = BT_PATH_ABSENT, defaults = BT_PATH_ABSENT;
+    bt_status st = BT_OK;
+    if (path == NULL || generation == NULL) st = bt_fail(e, BT_ERR_MEMORY, "no memory for paths");
+    if (st == BT_OK) st = bt_path_look(path, &main, e);
+    if (st == BT_OK) st = bt_path_look(generation, &defaults, e);
+    if (st == BT_OK && main == BT_PATH_ABSENT)
         st = bt_fail(e, BT_ERR_IO, "%s is not there: a model needs its config.json beside the weights", path);
-        goto done;
-    }
-    st = bt_config_open(path, &m->config, e);
-    if (st == BT_OK && bt_path_exists(generation)) st = bt_config_open(generation, &m->generation_config, e);
-done:
+    if (st == BT_OK) st = bt_config_open(path, &m->config, e);
+    if (st == BT_OK && defaults != BT_PATH_ABSENT) st = bt_config_open(generation, &m->generation_config, e);
     bt_free(path);
     bt_free(generation);
     return st;
@@ -251,14 +248,13 @@ bt_status bt_model_open(const char *path, const bt_model_options *options, bt_mo
 {
     bt_model *m = bt_calloc(1, sizeof *m);
     if (m == NULL) return bt_fail(e, BT_ERR_MEMORY, "no memory for a model");
-    bt_status st = BT_ERR_MEMORY;
-    if (!bt_path_exists(path)) {
-        st = bt_fail(e, BT_ERR_IO, "%s: there is no such file or folder", path);
-        goto fail;
-    }
-    m->folder = bt_path_is_folder(path) ? bt_strdup(path) : bt_path_folder(path);
+    bt_path_kind kind = BT_PATH_ABSENT;
+    bt_status st = bt_path_look(path, &kind, e);
+    if (st == BT_OK && kind == BT_PATH_ABSENT) st = bt_fail(e, BT_ERR_IO, "%s: there is no such file or folder", path);
+    if (st != BT_OK) goto fail;
+    m->folder = kind == BT_PATH_FOLDER ? bt_strdup(path) : bt_path_folder(path);
     if (m->folder == NULL) {
-        bt_fail(e, st, "no memory for paths");
+        st = bt_fail(e, BT_ERR_MEMORY, "no memory for paths");
         goto fail;
     }
     st = open_configs(m, e);

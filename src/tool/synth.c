@@ -24,6 +24,7 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/io.h"
 #include "base/pool.h"
 #include "base/rng.h"
 #include "tool/synth_layout.h"
@@ -57,9 +58,8 @@ static bt_status fail_errno(bt_error *e, const char *path, const char *what, int
 static bt_status write_at(int fd, const char *path, const uint8_t *data, size_t n, uint64_t at, bt_error *e)
 {
     while (n > 0) {
-        ssize_t done = pwrite(fd, data, n, (off_t)at);
-        if (done < 0 && errno == EINTR) continue;
-        if (done < 0) return fail_errno(e, path, "cannot write", errno);
+        ssize_t done = bt_io_write_at(fd, data, n, at);
+        if (done <= 0) return fail_errno(e, path, "cannot write", done < 0 ? errno : EIO);
         data += done;
         n -= (size_t)done;
         at += (uint64_t)done;
@@ -83,12 +83,12 @@ static bt_status write_chunk(job *j, uint64_t chunk, uint8_t *buffer, bt_error *
     bt_synth_fill(&j->layout, lo, from, buffer, n);
     char *path = bt_path_join(j->partial, s->name);
     if (path == NULL) return bt_fail(e, BT_ERR_MEMORY, "no memory for a path");
-    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    int fd = bt_io_open(path, O_WRONLY | O_CREAT);
     bt_status st = fd < 0 ? fail_errno(e, path, "cannot create it", errno) : BT_OK;
     if (st == BT_OK) st = write_at(fd, path, buffer, n, from, e);
     /* Starts the way to the disk now; whether it helps is not our concern. */
     if (st == BT_OK) (void)sync_file_range(fd, (off_t)from, (off_t)n, SYNC_FILE_RANGE_WRITE);
-    if (fd >= 0 && close(fd) != 0 && st == BT_OK) st = fail_errno(e, path, "cannot write", errno);
+    if (fd >= 0 && bt_io_close(fd) != 0 && st == BT_OK) st = fail_errno(e, path, "cannot write", errno);
     bt_free(path);
     atomic_fetch_add_explicit(&j->bytes_done, n, memory_order_relaxed);
     return st;
@@ -158,8 +158,8 @@ static bt_status sync_shards(job *j, bt_error *e)
         if (!keep_going(j)) return bt_fail(e, BT_ERR_CANCELLED, "interrupted");
         char *path = bt_path_join(j->partial, j->layout.shards[i].name);
         if (path == NULL) return bt_fail(e, BT_ERR_MEMORY, "no memory for a path");
-        int fd = open(path, O_WRONLY | O_CLOEXEC);
-        if (fd < 0 || fsync(fd) != 0) st = fail_errno(e, path, "cannot write to disk", errno);
+        int fd = bt_io_open(path, O_WRONLY);
+        if (fd < 0 || bt_io_sync(fd) != 0) st = fail_errno(e, path, "cannot write to disk", errno);
         if (fd >= 0) (void)close(fd);
         bt_free(path);
     }
@@ -268,9 +268,9 @@ static void remove_partial(const job *j)
 
 static void sync_folder(const char *path)
 {
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = bt_io_open(path, O_RDONLY | O_DIRECTORY);
     if (fd < 0) return;
-    (void)fsync(fd);
+    (void)bt_io_sync(fd);
     (void)close(fd);
 }
 
@@ -282,7 +282,7 @@ static bt_status build(job *j, const char *out, bt_error *e)
     if (st == BT_OK && bt_path_exists(out))
         st = bt_fail(e, BT_ERR_IO, "%s appeared while it was made; nothing was replaced", out);
     if (st == BT_OK) sync_folder(j->partial);
-    if (st == BT_OK && rename(j->partial, out) != 0)
+    if (st == BT_OK && bt_io_rename(j->partial, out) != 0)
         st = fail_errno(e, out, "cannot rename the finished folder", errno);
     if (st == BT_OK)
         sync_folder(j->parent);
