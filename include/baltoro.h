@@ -244,6 +244,85 @@ BT_API void bt_stop_close(bt_stop *s);
 BT_API bool bt_stop_push(bt_stop *s, const char *text, size_t size, const char **out, size_t *out_size);
 BT_API void bt_stop_finish(bt_stop *s, const char **out, size_t *out_size); /* what was held back, no stop met */
 
+/* ---- chat: messages in, events out ------------------------------------------------------------------------------- */
+
+/* How a checkpoint talks: its chat template or a native renderer, and the grammar of its answers. Immutable. */
+typedef struct bt_chat bt_chat;
+
+/* The template, by the first of: template_path (NULL: none given), chat_template_generation.jinja, chat_template.jinja,
+ * chat_template in tokenizer_config.json, the family's native renderer; none at all: BT_ERR_UNSUPPORTED. `family` is
+ * bt_model_family's; NULL: told by the folder's config.json. The tokenizer must outlive the chat; NULL: no ids are made. */
+BT_API bt_status bt_chat_open(const char *folder, const char *family, const char *template_path, const bt_tokenizer *t,
+                              bt_chat **out, bt_error *e);
+BT_API void bt_chat_close(bt_chat *c);
+BT_API const char *bt_chat_source(const bt_chat *c); /* borrowed; for people: which template it is */
+/* Ids that end a turn in this family, by name, besides the model's own end ids; borrowed. */
+BT_API const int32_t *bt_chat_end_ids(const bt_chat *c, size_t *n);
+/* For an effort of none, minimal, low, medium, high, xhigh, max: *used, the nearest that the family has, and *options,
+ * for bt_chat_request. Both borrowed. Another word is refused. */
+BT_API bt_status bt_chat_effort(const bt_chat *c, const char *effort, const char **used, const char **options,
+                                bt_error *e);
+
+typedef struct bt_chat_request { /* JSON texts in OpenAI's form; NULL where there is none */
+    const char *messages;        /* an array; or an object with messages, tools, tool_choice, response_format, */
+    size_t messages_size;        /* add_generation_prompt (true), and template options, also in chat_template_kwargs */
+    const char *tools;           /* an array, or an object with tools */
+    size_t tools_size;
+    const char *options; /* an object like that of messages, without messages and tools; it wins */
+    size_t options_size;
+} bt_chat_request;
+
+typedef struct bt_prompt { /* free with bt_prompt_free */
+    char *text;            /* exactly what the model gets, as text; NUL-terminated after size bytes */
+    size_t size;
+    int32_t *ids; /* and as ids: what came from outside never becomes an added token. NULL without a tokenizer */
+    size_t n_ids;
+    char *warnings; /* one a line, "" if none: input that the template left out, wishes that nothing enforces */
+    char *tools;    /* the tools in effect, a JSON array; NULL: none */
+    bool is_reasoning; /* the answer begins inside reasoning */
+    bool calls_off;    /* tool_choice none: an answer's calls are text */
+} bt_prompt;
+
+/* A conversation that the template cannot take gives BT_ERR_USAGE with the reason. */
+BT_API bt_status bt_chat_render(const bt_chat *c, const bt_chat_request *request, bt_prompt *out, bt_error *e);
+BT_API void bt_prompt_free(bt_prompt *p); /* an all-zero one is fine */
+
+/* Reading an answer as it comes. Text goes in, in any pieces; what it means comes out as events, and is never taken
+ * back. The ranges [begin, end) of the events, in order, are the whole output: no gap, no overlap. */
+typedef struct bt_reply bt_reply;
+
+typedef enum bt_reply_kind {
+    BT_REPLY_REASONING,  /* text: the next part of it */
+    BT_REPLY_CONTENT,    /* text: the next part of it */
+    BT_REPLY_CALL,       /* a call begins; text: its name. Empty range */
+    BT_REPLY_ARGUMENTS,  /* text: the next part of the call's arguments, a JSON object in the end. Empty range */
+    BT_REPLY_CALL_DONE,  /* the call is complete. Range: from its opening tag to its closing one */
+    BT_REPLY_INCOMPLETE, /* the call broke or the output ended: it is none. Range: what there was of it, raw */
+    BT_REPLY_RAW,        /* tags and what lies between them, stop texts; for nobody to read */
+} bt_reply_kind;
+
+typedef struct bt_reply_event {
+    bt_reply_kind kind;
+    size_t call_i;    /* of calls: which, counted from 0, incomplete ones too */
+    const char *text; /* [size]; of DONE, INCOMPLETE and RAW: "" */
+    size_t size;
+    size_t begin, end; /* bytes of the output */
+} bt_reply_event;
+
+/* For the answer to this prompt, whose tools tell the types of arguments. Neither is needed any more afterwards. */
+BT_API bt_status bt_reply_open(const bt_chat *c, const bt_prompt *p, bt_reply **out, bt_error *e);
+BT_API void bt_reply_close(bt_reply *r);
+/* *events [*n]: borrowed until the next call. */
+BT_API bt_status bt_reply_push(bt_reply *r, const char *text, size_t size, const bt_reply_event **events, size_t *n,
+                               bt_error *e);
+/* The output ends here, by the model's own will or (is_cut) because a limit or a person stopped it. Once. */
+BT_API bt_status bt_reply_finish(bt_reply *r, bool is_cut, const bt_reply_event **events, size_t *n, bt_error *e);
+/* "tool_calls", "stop", or "length" for what is cut off, unfinished inside a call, or never left its reasoning. */
+BT_API const char *bt_reply_finish_reason(const bt_reply *r);
+/* The message so far as OpenAI has it: role, content, reasoning_content, tool_calls; calls get the ids ID_PREFIX0, ... .
+ * *json: bt_free by the caller. */
+BT_API bt_status bt_reply_message(const bt_reply *r, const char *id_prefix, char **json, size_t *size, bt_error *e);
+
 #ifdef __cplusplus
 }
 #endif
