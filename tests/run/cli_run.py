@@ -12,7 +12,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 from cli import (BOS, END, MODELS, PROGRAM, SPECIAL, byte_letters, check, environment, finish, folder, make_model,  # noqa: E402
-                 read_safetensors, refused, run, start, tokenizer, write_json, write_safetensors)
+                 not_run, read_safetensors, refused, run, start, tokenizer, write_json, write_safetensors)
 
 MODEL = make_model()
 PROMPT = "Hello, world"
@@ -280,6 +280,13 @@ check("NaN in logits is said", r.code == 0 and "1280 of the logits are NaN" in r
 # ---- at a terminal -------------------------------------------------------------------------------------------------------------------
 
 ERASE = b"\r\x1b[K"
+
+try:
+    for end in pty.openpty():
+        os.close(end)
+except OSError as e:
+    not_run("at a terminal", f"there is none to be had here ({e})")
+    finish()
 
 
 def at_terminal(*words, typed=None, term="xterm", **env):

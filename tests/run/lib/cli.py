@@ -1,7 +1,7 @@
 """What the cli_*.py tests share: running the program, counting, and models small enough to make on the spot.
 
 The program is $BALTORO, by default build/test/baltoro. A test is one call of `check`; the last line of a script is
-`N passed, N failed`.
+`N passed, N failed, N skipped`.
 """
 import json
 import os
@@ -17,7 +17,7 @@ MODELS = os.path.abspath("tests/data/models")
 BOS, END, SPECIAL = 0, 1, 639  # of the tokenizer below
 PAIRS = [(a, b) for a in "abcdefghijklmnopqrst" for b in "abcdefghijklmnopqrst"][:381]
 
-_counts = {"passed": 0, "failed": 0}
+_counts = {"passed": 0, "failed": 0, "skipped": 0}
 _folders = []
 
 
@@ -29,11 +29,17 @@ def check(name, good, *detail):
     return good
 
 
+def not_run(name, why):
+    """Counts a test that this machine cannot run."""
+    _counts["skipped"] += 1
+    print("NOT RUN", name + ":", why)
+
+
 def finish():
     """Removes what was made, prints the closing line, ends the script."""
     for folder in _folders:
         shutil.rmtree(folder, ignore_errors=True)
-    print(f"{_counts['passed']} passed, {_counts['failed']} failed")
+    print(", ".join(f"{n} {what}" for what, n in _counts.items()))
     sys.exit(1 if _counts["failed"] or not _counts["passed"] else 0)
 
 
