@@ -45,13 +45,11 @@ WARNINGS := -Wall -Wextra -Wshadow -Wconversion -Wsign-conversion -Wvla -Wstrict
             -Wundef -Wpointer-arith -Wcast-qual -Wwrite-strings -Wdouble-promotion -Wformat=2
 
 # pkg-config is asked once, at the first use.
-LIB_PKGS := libpcre2-8 libutf8proc
-APP_PKGS := jansson
+PKGS := libpcre2-8 libutf8proc jansson
 once       = $(eval $(1) := $$(shell $(2)))$($(1))
-PKG_CFLAGS = $(call once,PKG_CFLAGS,pkg-config --cflags $(LIB_PKGS) $(APP_PKGS))
-PKG_LIBS   = $(call once,PKG_LIBS,pkg-config --libs $(LIB_PKGS))
-LIB_LIBS   = $(PKG_LIBS) -lm -pthread
-APP_LIBS   = $(call once,APP_LIBS,pkg-config --libs $(APP_PKGS))
+PKG_CFLAGS = $(call once,PKG_CFLAGS,pkg-config --cflags $(PKGS))
+PKG_LIBS   = $(call once,PKG_LIBS,pkg-config --libs $(PKGS))
+LIBS       = $(PKG_LIBS) -lm -pthread
 UNIT_LIBS  = $(call once,UNIT_LIBS,pkg-config --libs cmocka)
 
 ALL_CPPFLAGS = -Iinclude -Isrc $(DEFS) $(PKG_CFLAGS) $(CPPFLAGS)
@@ -131,7 +129,7 @@ $(BUILD)/libbaltoro.a $(BUILD)/internal.a:
 define link
 	@mkdir -p $(@D)
 	$(if $(V),,@echo '  LINK  $@')
-	$(Q)$(LINK) -o $@ $(filter %.o %.a,$^) $(1) $(APP_LIBS) $(LIB_LIBS)
+	$(Q)$(LINK) -o $@ $(filter %.o %.a,$^) $(1) $(LIBS)
 endef
 
 PARTS := $(BUILD)/internal.a $(BUILD)/libbaltoro.a
@@ -140,7 +138,7 @@ $(BUILD)/baltoro: $(MAIN_OBJ) $(PARTS)
 
 $(BUILD)/$(SO_FILE): $(LIB_OBJ) $(BUILD)/sources
 	$(if $(V),,@echo '  LINK  $@')
-	$(Q)$(LINK) -shared -Wl,-soname,$(SO_NAME) $(if $(SAN),,-Wl,--no-undefined) -o $@ $(LIB_OBJ) $(LIB_LIBS)
+	$(Q)$(LINK) -shared -Wl,-soname,$(SO_NAME) $(if $(SAN),,-Wl,--no-undefined) -o $@ $(LIB_OBJ) $(LIBS)
 
 $(BUILD)/libbaltoro.so: $(BUILD)/$(SO_FILE)
 	$(Q)ln -sf $(SO_FILE) $(BUILD)/$(SO_NAME) && ln -sf $(SO_NAME) $@
@@ -272,7 +270,7 @@ Version: $(VERSION)
 Cflags: -I$${includedir}
 Libs: -L$${libdir} -lbaltoro
 Libs.private: -lm -pthread
-Requires.private: $(LIB_PKGS)
+Requires.private: $(PKGS)
 endef
 
 # Man page and completions are written by the program, from the table that also drives its options.

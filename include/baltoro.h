@@ -251,7 +251,8 @@ typedef struct bt_chat bt_chat;
 
 /* The template, by the first of: template_path (NULL: none given), chat_template_generation.jinja, chat_template.jinja,
  * chat_template in tokenizer_config.json, the family's native renderer; none at all: BT_ERR_UNSUPPORTED. `family` is
- * bt_model_family's; NULL: told by the folder's config.json. The tokenizer must outlive the chat; NULL: no ids are made. */
+ * bt_model_family's; NULL: told by the folder's config.json. The tokenizer must outlive the chat; NULL: no ids are
+ * made. */
 BT_API bt_status bt_chat_open(const char *folder, const char *family, const char *template_path, const bt_tokenizer *t,
                               bt_chat **out, bt_error *e);
 BT_API void bt_chat_close(bt_chat *c);
@@ -277,8 +278,8 @@ typedef struct bt_prompt { /* free with bt_prompt_free */
     size_t size;
     int32_t *ids; /* and as ids: what came from outside never becomes an added token. NULL without a tokenizer */
     size_t n_ids;
-    char *warnings; /* one a line, "" if none: input that the template left out, wishes that nothing enforces */
-    char *tools;    /* the tools in effect, a JSON array; NULL: none */
+    char *warnings;    /* one a line, "" if none: input that the template left out, wishes that nothing enforces */
+    char *tools;       /* the tools in effect, a JSON array; NULL: none */
     bool is_reasoning; /* the answer begins inside reasoning */
     bool calls_off;    /* tool_choice none: an answer's calls are text */
 } bt_prompt;
@@ -319,7 +320,8 @@ BT_API bt_status bt_reply_push(bt_reply *r, const char *text, size_t size, const
 BT_API bt_status bt_reply_finish(bt_reply *r, bool is_cut, const bt_reply_event **events, size_t *n, bt_error *e);
 /* "tool_calls", "stop", or "length" for what is cut off, unfinished inside a call, or never left its reasoning. */
 BT_API const char *bt_reply_finish_reason(const bt_reply *r);
-/* The message so far as OpenAI has it: role, content, reasoning_content, tool_calls; calls get the ids ID_PREFIX0, ... .
+/* The message so far as OpenAI has it: role, content, reasoning_content, tool_calls; calls get the ids
+ * ID_PREFIX0, ... .
  * *json: bt_free by the caller. */
 BT_API bt_status bt_reply_message(const bt_reply *r, const char *id_prefix, char **json, size_t *size, bt_error *e);
 

@@ -23,8 +23,8 @@ bt_status bt_read_file(const char *path, size_t size_max, char **data, size_t *s
  * ("is a Git LFS pointer, ..."), or NULL if the bytes are neither. */
 const char *bt_placeholder_text(const void *data, size_t size);
 
-/* What lies at a path. Only what is not there is absent: a link that leads nowhere, or a path that cannot be examined, is
- * an error, for a file that may be left out must not be left out because a disk failed. */
+/* What lies at a path. Only what is not there is absent: a link that leads nowhere, or a path that cannot be examined,
+ * is an error, for a file that may be left out must not be left out because a disk failed. */
 typedef enum bt_path_kind { BT_PATH_ABSENT, BT_PATH_FILE, BT_PATH_FOLDER } bt_path_kind;
 bt_status bt_path_look(const char *path, bt_path_kind *kind, bt_error *e);
 bool bt_path_exists(const char *path);    /* false also where it cannot be examined: for messages, for guards */

@@ -216,8 +216,8 @@ static bt_status walk_snapshots(DIR *dir, const char *folder, const char *prefix
     return bt_fail(e, BT_ERR_FORMAT, "%s: more than %d snapshots cannot be told apart", folder, N_SNAPSHOTS_MAX);
 }
 
-/* Lists the snapshots whose names begin with `prefix`; none where there is no folder of them. A listing that breaks off is
- * refused: the only one that fits must be the only one. */
+/* Lists the snapshots whose names begin with `prefix`; none where there is no folder of them. A listing that breaks off
+ * is refused: the only one that fits must be the only one. */
 static bt_status list_snapshots(const char *repo, const char *prefix, snapshots *s, bt_error *e)
 {
     memset(s, 0, sizeof *s);

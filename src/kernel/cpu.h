@@ -12,8 +12,8 @@
 
 typedef struct bt_limit_kernels {
     bt_cpu_level level;
-    /* Reads n_streams (1, 2 or 4) runs of `bytes` each, one behind the other at p, all of them side by side; `bytes` is a
-     * multiple of BT_READ_STEP. The value keeps the reads alive. */
+    /* Reads n_streams (1, 2 or 4) runs of `bytes` each, one behind the other at p, all of them side by side; `bytes` is
+     * a multiple of BT_READ_STEP. The value keeps the reads alive. */
     uint64_t (*read)(const void *p, size_t bytes, size_t n_streams);
     /* Multiply-adds of f32 in registers; returns the floating-point operations done, two for each. */
     double (*multiply)(size_t n_rounds);

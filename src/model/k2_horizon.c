@@ -139,8 +139,8 @@ static void refuse(k2_reader *r, bool bad, const char *key, const char *why)
     if (r->st == BT_OK && bad) r->st = bt_fail(r->e, BT_ERR_UNSUPPORTED, "%s: %s %s", r->s->file, key, why);
 }
 
-/* mlp_only_layers decides; numbers past the last layer name nothing. Where it is absent, num_dense_layers (xLLM's alias for
- * the length of a leading run) stands in. */
+/* mlp_only_layers decides; numbers past the last layer name nothing. Where it is absent, num_dense_layers (xLLM's alias
+ * for the length of a leading run) stands in. */
 static void read_dense_layers(k2_reader *r)
 {
     k2_shape *s = r->s;

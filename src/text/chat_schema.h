@@ -27,7 +27,8 @@ bool bt_tool_is_known(const bt_json_node *tools, bt_chars name);
 /* The schema of one parameter; NULL: not declared. */
 const bt_json_node *bt_tool_parameter(const bt_json_node *parameters, bt_chars name);
 
-/* The definition that "#/$defs/NAME" or "#/definitions/NAME" names in `root`; NULL: another kind of reference, or none. */
+/* The definition that "#/$defs/NAME" or "#/definitions/NAME" names in `root`; NULL: another kind of reference,
+ * or none. */
 const bt_json_node *bt_schema_definition(const bt_json_node *root, const bt_json_node *ref);
 bt_chars bt_schema_ref_tail(const bt_json_node *ref); /* behind the last '/' */
 /* `schema` with the definition that its $ref names merged in; its own members win. The schema itself if it has no $ref

@@ -1,7 +1,7 @@
 /*
  * K2-Horizon's way of writing a conversation, for checkpoints that carry no template. It gives what the published
- * template gives, byte for byte, and no input text is left out: what its markdown cannot show is shown as JSON, what has
- * no place at all is refused.
+ * template gives, byte for byte, and no input text is left out: what its markdown cannot show is shown as JSON, what
+ * has no place at all is refused.
  */
 #ifndef TEXT_K2_RENDER_H
 #define TEXT_K2_RENDER_H

@@ -17,7 +17,7 @@
 
 #define DEPTH_MAX 64 /* of bullets; deeper schemas are shown as JSON */
 
-/* ---- what is refused ----------------------------------------------------------------------------------------------- */
+/* ---- what is refused --------------------------------------------------------------------------------------------- */
 
 static bool names_property(const bt_json_node *properties, const bt_json_node *name)
 {

@@ -1,8 +1,8 @@
 /*
  * Messages, tools and options: from JSON text to a conversation. Files of people and bodies of clients come in here, so
  * every value has its type checked before it is used, and a refusal names the value by its path
- * ("messages[2].tool_calls[0].function.arguments"). Nothing is dropped on the way: what this file does not know stays in
- * the message and goes on to the template.
+ * ("messages[2].tool_calls[0].function.arguments"). Nothing is dropped on the way: what this file does not know stays
+ * in the message and goes on to the template.
  *
  * The scanner of base/ reads them, not jansson: integers of any size and the digits of floats stay as they came, which
  * a template that prints arguments again needs.

@@ -2,10 +2,10 @@
  * Conversations: OpenAI's form of messages, tools and options (JSON text) checked and brought into one form, which
  * native renderers read as structs and templates as JSON text.
  *
- * What is done to them: "developer" becomes system, "function" becomes tool, function_call becomes a call; content parts
- * become one text, joined by newlines; a tool's content that is an object becomes its JSON text; arguments given as a
- * string are parsed ("" is {}); reasoning is found under each of its names. Whatever cannot be meant is refused by the
- * path of the value: an unknown role, a part that is no text, a second spelling that says something else.
+ * What is done to them: "developer" becomes system, "function" becomes tool, function_call becomes a call; content
+ * parts become one text, joined by newlines; a tool's content that is an object becomes its JSON text; arguments given
+ * as a string are parsed ("" is {}); reasoning is found under each of its names. Whatever cannot be meant is refused by
+ * the path of the value: an unknown role, a part that is no text, a second spelling that says something else.
  */
 #ifndef TEXT_MESSAGES_H
 #define TEXT_MESSAGES_H

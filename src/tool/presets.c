@@ -26,8 +26,9 @@ typedef struct k2_numbers {
     bool is_tiny;  /* the keys of the test models */
 } k2_numbers;
 
-/* What attention adds to the stream is much the same for all tokens (value experts and gates have a mean above zero, and
- * the softmax averages what differs), so a router behind it would send all tokens to the same experts: kept small. */
+/* What attention adds to the stream is much the same for all tokens (value experts and gates have a mean above zero,
+ * and the softmax averages what differs), so a router behind it would send all tokens to the same experts: kept
+ * small. */
 #define ATTENTION_PART 0.25
 
 #define LAYERS_MAX  1024u

@@ -1,7 +1,7 @@
 /*
- * Measuring limits. Work is handed out in pieces, as a model's products are: a core that is busy with something else then
- * holds nobody up, here and there alike. Each figure is the better of a few passes of some milliseconds: a limit is what
- * the machine can do, not what it does on average.
+ * Measuring limits. Work is handed out in pieces, as a model's products are: a core that is busy with something else
+ * then holds nobody up, here and there alike. Each figure is the better of a few passes of some milliseconds: a limit
+ * is what the machine can do, not what it does on average.
  */
 #include "tool/roof.h"
 

@@ -1,7 +1,8 @@
 /*
  * The machine's limits, measured beside what a model reaches: how fast memory can be read, from the model's own mapping
  * and from huge pages; how fast registers multiply at one CPU level; how long a cache line takes between two cores. On
- * shared machines all three change every few minutes, so a fraction means something only beside the limit of its moment.
+ * shared machines all three change every few minutes, so a fraction means something only beside the limit of its
+ * moment.
  */
 #ifndef TOOL_ROOF_H
 #define TOOL_ROOF_H

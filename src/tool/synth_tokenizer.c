@@ -1,8 +1,8 @@
 /*
- * A tokenizer that works but knows no language: any text becomes ids and comes back, and the vocabulary has the size and
- * the named tokens of the real one. A merge joins bytes that stand side by side: all pairs first, those of common letters
- * before others (so that a vocabulary of 640 still shortens English), then each pair with a third byte. No string occurs
- * twice, so a released vocabulary of a quarter of a million fits.
+ * A tokenizer that works but knows no language: any text becomes ids and comes back, and the vocabulary has the size
+ * and the named tokens of the real one. A merge joins bytes that stand side by side: all pairs first, those of common
+ * letters before others (so that a vocabulary of 640 still shortens English), then each pair with a third byte. No
+ * string occurs twice, so a released vocabulary of a quarter of a million fits.
  */
 #include "tool/synth_tokenizer.h"
 

@@ -1,6 +1,6 @@
 /*
- * Roofs of the machine: reading memory, multiplying in registers, a cache line's way between two threads. The loops that
- * need instruction sets carry them as a target attribute; they run only at levels that the CPU has.
+ * Roofs of the machine: reading memory, multiplying in registers, a cache line's way between two threads. The loops
+ * that need instruction sets carry them as a target attribute; they run only at levels that the CPU has.
  */
 #include "bench.h"
 

@@ -53,8 +53,9 @@ static double weight_at(const bt_view *w, size_t r, size_t k)
     return (double)(float)(v * decode(w->scale, block, (bt_dtype)w->scale_dtype));
 }
 
-/* The bound of y[t][r]; infinite where a partial sum may overflow. The square root takes roundings for independent, which
- * they are not where all terms are equal: there every addition of one of (at least) eight lanes errs the same way. */
+/* The bound of y[t][r]; infinite where a partial sum may overflow. The square root takes roundings for independent,
+ * which they are not where all terms are equal: there every addition of one of (at least) eight lanes errs the same
+ * way. */
 static double bound_of(const bt_linear *a, input_kind kind, const float *y0, size_t t, size_t r)
 {
     const float *x = a->x + (a->x_rows ? a->x_rows[t] : t) * a->x_stride;

@@ -1,6 +1,7 @@
 /*
- * The bytes that a step counts as read equal what the configuration says, class by class. The expectation here is worked
- * out from config.json and the dtypes of the stored tensors alone: it knows nothing of the tape or the list of tensors.
+ * The bytes that a step counts as read equal what the configuration says, class by class. The expectation here is
+ * worked out from config.json and the dtypes of the stored tensors alone: it knows nothing of the tape or the list of
+ * tensors.
  */
 #include "model_unit.h"
 

@@ -1,6 +1,6 @@
 /*
- * synth: the released sizes to the parameter, files that open and run, the same bytes from any number of threads, random
- * numbers that do not repeat, experts that are all used, and nothing left behind by a failure.
+ * synth: the released sizes to the parameter, files that open and run, the same bytes from any number of threads,
+ * random numbers that do not repeat, experts that are all used, and nothing left behind by a failure.
  */
 #include "unit.h"
 

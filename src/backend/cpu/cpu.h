@@ -107,8 +107,8 @@ extern const bt_backend_vtable bt_cpu_backend;
 
 bt_status bt_cpu_run_step(bt_plan *p, const bt_step *s, bt_run_part part, bt_error *e);
 
-/* Counts as handed to a kernel by this thread: rows [r0, r1) of a weight, multiplied with n_x activations; n floats of a
- * weight that is kept as a vector. */
+/* Counts as handed to a kernel by this thread: rows [r0, r1) of a weight, multiplied with n_x activations; n floats of
+ * a weight that is kept as a vector. */
 void bt_cpu_count_rows(const bt_cpu_run *r, size_t thread_i, bt_class class, const bt_view *w, uint64_t r0, uint64_t r1,
                        uint64_t n_x);
 void bt_cpu_count_vector(const bt_cpu_run *r, size_t thread_i, uint32_t weight, uint64_t n);

@@ -1,7 +1,7 @@
 /*
- * The count of bytes that steps read from weights, keys and values: what a benchmark holds against the memory's limit. It
- * is made where rows are handed to kernels, of the rows handed over, and knows no configuration. Each thread counts for
- * itself, on a cache line of its own.
+ * The count of bytes that steps read from weights, keys and values: what a benchmark holds against the memory's limit.
+ * It is made where rows are handed to kernels, of the rows handed over, and knows no configuration. Each thread counts
+ * for itself, on a cache line of its own.
  */
 #include "backend/cpu/cpu.h"
 
