@@ -1,0 +1,266 @@
+/*
+ * Strings that know where each of their bytes came from, and the stack on which new ones are built.
+ *
+ * A string is bytes plus one mark per byte, or a single mark when all bytes agree, which is the common case. Slices
+ * share both. New text is written at the end of one growing buffer: whoever builds remembers where it began and takes
+ * everything from there; what is built in between nests like brackets. The rendered text itself is what is left at
+ * the bottom.
+ */
+#include "text/jinja_value.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/utf8.h"
+
+/* ---- strings ----------------------------------------------------------------------------------------------------- */
+
+static bt_jv wrap(bt_jx *x, bt_js s)
+{
+    bt_js *kept = bt_jx_alloc(x, 1, sizeof *kept);
+    if (kept == NULL) return bt_jv_of(JV_FAIL);
+    *kept = s;
+    return bt_jv_string(kept);
+}
+
+bt_jv bt_js_copy(bt_jx *x, const char *data, size_t size, bool message)
+{
+    char *copy = bt_jx_alloc(x, size + 1, 1);
+    if (copy == NULL) return bt_jv_of(JV_FAIL);
+    if (size > 0) memcpy(copy, data, size);
+    return wrap(x, (bt_js){.data = copy, .size = size, .message = message});
+}
+
+bt_jv bt_js_static(bt_jx *x, const char *text, bool message)
+{
+    return wrap(x, (bt_js){.data = text, .size = strlen(text), .message = message});
+}
+
+bool bt_js_range_message(const bt_js *s, size_t from, size_t to)
+{
+    assert(from <= to);
+    assert(to <= s->size);
+    return s->marks == NULL ? s->message : memchr(s->marks + from, 1, to - from) != NULL;
+}
+
+bt_jv bt_js_slice(bt_jx *x, const bt_js *s, size_t from, size_t to)
+{
+    assert(from <= to);
+    assert(to <= s->size);
+    bt_js part = {.data = s->data + from, .size = to - from, .message = s->message, .markup = s->markup};
+    if (s->marks != NULL && from < to) {
+        bool message = memchr(s->marks + from, 1, to - from) != NULL;
+        bool template = memchr(s->marks + from, 0, to - from) != NULL;
+        part.message = message;
+        if (message && template) part.marks = s->marks + from;
+    }
+    return wrap(x, part);
+}
+
+size_t bt_js_length(const bt_js *s)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < s->size; i++) n += ((unsigned char)s->data[i] & 0xc0) != 0x80;
+    return n;
+}
+
+bool bt_js_equal(const bt_js *a, const bt_js *b)
+{
+    return a->size == b->size && (a->size == 0 || memcmp(a->data, b->data, a->size) == 0);
+}
+
+bool bt_js_is(const bt_js *s, const char *text)
+{
+    size_t n = strlen(text);
+    return s->size == n && memcmp(s->data, text, n) == 0;
+}
+
+/* UTF-8 sorts as its code points do. */
+int bt_js_order(const bt_js *a, const bt_js *b)
+{
+    size_t n = a->size < b->size ? a->size : b->size;
+    int order = n == 0 ? 0 : memcmp(a->data, b->data, n);
+    if (order == 0) order = a->size < b->size ? -1 : a->size > b->size;
+    return order < 0 ? -1 : order > 0;
+}
+
+size_t bt_js_find(const bt_js *s, size_t from, const bt_js *what)
+{
+    assert(from <= s->size);
+    if (what->size == 0) return from;
+    if (s->size - from < what->size) return SIZE_MAX;
+    const char *p = memmem(s->data + from, s->size - from, what->data, what->size);
+    return p == NULL ? SIZE_MAX : (size_t)(p - s->data);
+}
+
+/* ---- building ---------------------------------------------------------------------------------------------------- */
+
+size_t bt_out_begin(const bt_jx *x)
+{
+    return x->out.size;
+}
+
+/* Room for `size` more bytes; false after failing. */
+static bool reserve(bt_jx *x, size_t size)
+{
+    bt_jout *o = &x->out;
+    if (x->failed || !bt_jx_charge(x, size)) return false;
+    if (size <= o->capacity - o->size) return true;
+    if (size > x->output_bytes_max || o->size > x->output_bytes_max - size) {
+        (void)bt_jx_fail(x, "more than %zu bytes of text", x->output_bytes_max);
+        return false;
+    }
+    size_t capacity = o->capacity < 2048 ? 4096 : o->capacity * 2;
+    if (capacity < o->size + size) capacity = o->size + size;
+    char *data = bt_realloc(o->data, capacity, 1);
+    if (data != NULL) o->data = data;
+    uint8_t *marks = data == NULL ? NULL : bt_realloc(o->marks, capacity, 1);
+    if (marks != NULL) o->marks = marks;
+    if (marks == NULL) {
+        (void)bt_jx_fail_status(x, BT_ERR_MEMORY, "no memory for %zu bytes of text", capacity);
+        return false;
+    }
+    o->capacity = capacity;
+    return true;
+}
+
+void bt_out_add(bt_jx *x, const char *data, size_t size, bool message)
+{
+    if (size == 0 || !reserve(x, size)) return;
+    memcpy(x->out.data + x->out.size, data, size);
+    memset(x->out.marks + x->out.size, message, size);
+    x->out.size += size;
+}
+
+void bt_out_puts(bt_jx *x, const char *text, bool message)
+{
+    bt_out_add(x, text, strlen(text), message);
+}
+
+void bt_out_char(bt_jx *x, uint32_t c, bool message)
+{
+    char bytes[4];
+    bt_out_add(x, bytes, bt_utf8_encode(c, bytes), message);
+}
+
+void bt_out_fill(bt_jx *x, char c, size_t n, bool message)
+{
+    if (n == 0 || !reserve(x, n)) return;
+    memset(x->out.data + x->out.size, c, n);
+    memset(x->out.marks + x->out.size, message, n);
+    x->out.size += n;
+}
+
+void bt_out_js(bt_jx *x, const bt_js *s, size_t from, size_t to)
+{
+    assert(from <= to);
+    assert(to <= s->size);
+    size_t begin = x->out.size;
+    bt_out_add(x, s->data + from, to - from, s->message);
+    if (s->marks != NULL && x->out.size > begin) memcpy(x->out.marks + begin, s->marks + from, to - from);
+}
+
+void bt_out_stain(bt_jx *x, size_t begin, bool message)
+{
+    assert(begin <= x->out.size);
+    if (x->out.size > begin) memset(x->out.marks + begin, message, x->out.size - begin);
+}
+
+bt_jv bt_out_take(bt_jx *x, size_t begin, bool message)
+{
+    assert(begin <= x->out.size);
+    size_t size = x->out.size - begin;
+    x->out.size = begin;
+    if (x->failed) return bt_jv_of(JV_FAIL);
+    if (size == 0) return wrap(x, (bt_js){.data = "", .message = message});
+    const uint8_t *marks = x->out.marks + begin;
+    bool some = memchr(marks, 1, size) != NULL, mixed = some && memchr(marks, 0, size) != NULL;
+    char *copy = bt_jx_alloc(x, mixed ? 2 * size : size, 1);
+    if (copy == NULL) return bt_jv_of(JV_FAIL);
+    memcpy(copy, x->out.data + begin, size);
+    bt_js s = {.data = copy, .size = size, .message = some};
+    if (mixed) {
+        memcpy(copy + size, marks, size);
+        s.marks = (const uint8_t *)copy + size;
+    }
+    return wrap(x, s);
+}
+
+bt_jv bt_jv_str(bt_jx *x, bt_jv v)
+{
+    if (v.kind == JV_STRING) return v;
+    size_t begin = bt_out_begin(x);
+    bt_out_str(x, v);
+    return bt_out_take(x, begin, v.message);
+}
+
+/* ---- escaping and adding ----------------------------------------------------------------------------------------- */
+
+/* A character and what markup writes for it; the replacement has the character's origin. */
+static void add_escaped(bt_jx *x, const bt_js *s)
+{
+    size_t plain = 0;
+    for (size_t i = 0; i < s->size; i++) {
+        const char *name = NULL;
+        switch (s->data[i]) {
+        case '&':
+            name = "&amp;";
+            break;
+        case '<':
+            name = "&lt;";
+            break;
+        case '>':
+            name = "&gt;";
+            break;
+        case '"':
+            name = "&#34;";
+            break;
+        case '\'':
+            name = "&#39;";
+            break;
+        default:
+            continue;
+        }
+        bt_out_js(x, s, plain, i);
+        bt_out_puts(x, name, bt_js_range_message(s, i, i + 1));
+        plain = i + 1;
+    }
+    bt_out_js(x, s, plain, s->size);
+}
+
+static bt_jv as_markup(bt_jx *x, bt_jv v)
+{
+    if (bt_failed(v)) return v;
+    bt_js s = *v.s;
+    s.markup = true;
+    return wrap(x, s);
+}
+
+bt_jv bt_js_escape(bt_jx *x, bt_jv v)
+{
+    v = bt_jv_str(x, v);
+    if (bt_failed(v) || v.s->markup) return v;
+    size_t begin = bt_out_begin(x);
+    add_escaped(x, v.s);
+    return as_markup(x, bt_out_take(x, begin, v.message));
+}
+
+bt_jv bt_js_concat(bt_jx *x, bt_jv a, bt_jv b)
+{
+    assert(a.kind == JV_STRING);
+    assert(b.kind == JV_STRING);
+    bool markup = a.s->markup || b.s->markup;
+    size_t begin = bt_out_begin(x);
+    if (markup && !a.s->markup) {
+        add_escaped(x, a.s);
+    } else {
+        bt_out_js(x, a.s, 0, a.s->size);
+    }
+    if (markup && !b.s->markup) {
+        add_escaped(x, b.s);
+    } else {
+        bt_out_js(x, b.s, 0, b.s->size);
+    }
+    bt_jv v = bt_out_take(x, begin, a.message || b.message);
+    return markup ? as_markup(x, v) : v;
+}
