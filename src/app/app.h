@@ -73,6 +73,7 @@ int bt_command_tokenize(const bt_options *o);
 int bt_command_detokenize(const bt_options *o);
 int bt_command_info(const bt_options *o);
 int bt_command_devices(const bt_options *o);
+int bt_command_bench(const bt_options *o);
 int bt_command_synth(const bt_options *o);
 int bt_command_help(const bt_options *o);
 int bt_command_version(const bt_options *o);

@@ -13,9 +13,10 @@ enum {
     DETOKENIZE = 1 << BT_COMMAND_DETOKENIZE,
     INFO = 1 << BT_COMMAND_INFO,
     DEVICES = 1 << BT_COMMAND_DEVICES,
+    BENCH = 1 << BT_COMMAND_BENCH,
     SYNTH = 1 << BT_COMMAND_SYNTH,
     HELP = 1 << BT_COMMAND_HELP,
-    ENGINE = RUN | LOGITS | VERIFY | INFO,
+    ENGINE = RUN | LOGITS | VERIFY | INFO | BENCH,
     SCORING = LOGITS | VERIFY,
     TOKENS = TOKENIZE | DETOKENIZE,
     MODEL = ENGINE | TOKENS,
@@ -53,6 +54,12 @@ static const char *const info_examples[] = {
     NULL,
 };
 static const char *const devices_examples[] = {"baltoro devices", NULL};
+static const char *const bench_examples[] = {
+    "baltoro bench ./K2-Horizon-0.9B",
+    "baltoro bench ./K2-Horizon-0.9B -d 0,4096 --output results/",
+    "baltoro bench ./K2-Horizon-0.9B --compare results/before.json",
+    NULL,
+};
 static const char *const synth_examples[] = {
     "baltoro synth ./k2-0.9b --preset k2-0.9b",
     "baltoro synth ./mova-8 --preset k2-mova-36b --layers 8 --dtype fp8",
@@ -156,6 +163,20 @@ const bt_command_spec bt_commands[BT_N_COMMANDS] = {
             .text = "CPU, its levels, threads and memory, with the limits of the cgroup that the program runs in.",
             .examples = devices_examples,
         },
+    [BT_COMMAND_BENCH] =
+        {
+            .name = "bench",
+            .arguments = "MODEL",
+            .n_arguments_max = 1,
+            .takes_model = true,
+            .summary = "measure speed and memory, beside what this machine can do",
+            .text = "Prompt and decode speed, time to the first token, the time of every step, loading, memory; and in "
+                    "the same run, in turn with these, the machine's limits: how fast memory can be read, how fast the "
+                    "CPU level multiplies, how long a cache line takes between two cores. Figures are the minimum, "
+                    "median and maximum of the repetitions. Prompts are random ids, and nothing is sampled.\n\n"
+                    "Without --warm-only the model's files are dropped from the page cache once, to time a cold load.",
+            .examples = bench_examples,
+        },
     [BT_COMMAND_SYNTH] =
         {
             .name = "synth",
@@ -188,15 +209,15 @@ const bt_command_spec bt_commands[BT_N_COMMANDS] = {
 };
 
 const char *const bt_commands_planned[] = {
-    "chat", "serve", "quantize", "bench", "pull", "doctor", "selftest", "render", NULL,
+    "chat", "serve", "quantize", "pull", "doctor", "selftest", "render", NULL,
 };
 
 /* ---- options ----------------------------------------------------------------------------------------------------- */
 
 const char *const bt_group_titles[BT_N_GROUPS] = {
-    [BT_GROUP_MODEL] = "Model",       [BT_GROUP_SYNTH] = "Checkpoint", [BT_GROUP_TEXT] = "Text",
-    [BT_GROUP_SAMPLING] = "Sampling", [BT_GROUP_IDS] = "Token ids",    [BT_GROUP_ENGINE] = "Engine",
-    [BT_GROUP_OUTPUT] = "Output",
+    [BT_GROUP_MODEL] = "Model",   [BT_GROUP_BENCH] = "Benchmark",   [BT_GROUP_SYNTH] = "Checkpoint",
+    [BT_GROUP_TEXT] = "Text",     [BT_GROUP_SAMPLING] = "Sampling", [BT_GROUP_IDS] = "Token ids",
+    [BT_GROUP_ENGINE] = "Engine", [BT_GROUP_OUTPUT] = "Output",
 };
 
 const bt_option_spec bt_option_specs[BT_N_OPTIONS] = {
@@ -425,6 +446,83 @@ const bt_option_spec bt_option_specs[BT_N_OPTIONS] = {
             .group = BT_GROUP_OUTPUT,
             .commands = INFO,
             .help = "List every tensor.",
+        },
+    [BT_OPT_N_PROMPT] =
+        {
+            .name = "n-prompt",
+            .letter = 'p',
+            .argument = "N",
+            .kind = BT_KIND_INTEGER,
+            .group = BT_GROUP_BENCH,
+            .min = 0,
+            .max = 1 << 24,
+            .default_text = "512",
+            .commands = BENCH,
+            .help = "Tokens of the prompt; 0: measure none.",
+        },
+    [BT_OPT_N_GEN] =
+        {
+            .name = "n-gen",
+            .letter = 'n',
+            .argument = "N",
+            .kind = BT_KIND_INTEGER,
+            .group = BT_GROUP_BENCH,
+            .min = 0,
+            .max = 1 << 24,
+            .default_text = "64",
+            .commands = BENCH,
+            .help = "Tokens to decode, one in a step; 0: measure none.",
+        },
+    [BT_OPT_REPETITIONS] =
+        {
+            .name = "repetitions",
+            .letter = 'r',
+            .argument = "N",
+            .kind = BT_KIND_INTEGER,
+            .group = BT_GROUP_BENCH,
+            .min = 1,
+            .max = 1000,
+            .default_text = "5",
+            .commands = BENCH,
+            .help = "How often each is measured.",
+        },
+    [BT_OPT_N_DEPTH] =
+        {
+            .name = "n-depth",
+            .letter = 'd',
+            .argument = "LIST",
+            .kind = BT_KIND_TEXT,
+            .group = BT_GROUP_BENCH,
+            .default_text = "0",
+            .commands = BENCH,
+            .help = "Tokens that the context holds before, separated by commas: each is measured.",
+        },
+    [BT_OPT_WARM_ONLY] =
+        {
+            .name = "warm-only",
+            .kind = BT_KIND_FLAG,
+            .group = BT_GROUP_BENCH,
+            .commands = BENCH,
+            .help = "Leave the page cache alone; the load is timed warm only.",
+        },
+    [BT_OPT_BENCH_OUTPUT] =
+        {
+            .name = "output",
+            .letter = 'o',
+            .argument = "PATH",
+            .kind = BT_KIND_FILE,
+            .group = BT_GROUP_BENCH,
+            .commands = BENCH,
+            .help = "Write the JSON report to this file; into a folder as DATE_MODEL_WEIGHTS_kvTYPE_ctxN_DEVICE.json.",
+        },
+    [BT_OPT_COMPARE] =
+        {
+            .name = "compare",
+            .argument = "FILE",
+            .kind = BT_KIND_FILE,
+            .group = BT_GROUP_BENCH,
+            .commands = BENCH,
+            .help = "Print the ratios to an earlier JSON report.",
         },
     [BT_OPT_PRESET] =
         {

@@ -1,0 +1,175 @@
+/* bench: how fast a model is here, and how far from the machine's limits. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "app/app.h"
+#include "app/signals.h"
+#include "base/arena.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "tool/bench.h"
+#include "tool/files.h"
+#include "tool/ids.h"
+
+#define N_PROMPT_DEFAULT 512
+#define N_DECODE_DEFAULT 64
+#define N_RUNS_DEFAULT   5
+#define RESULT_BYTES_MAX ((size_t)256 << 20)
+
+static bool keep_going(void *user, const char *doing)
+{
+    bt_app_status(user, "%s", doing);
+    return true; /* an interrupt ends the program at once: nothing would be lost */
+}
+
+static void opened(void *user, const bt_model *m)
+{
+    (void)user;
+    bt_signals_forget();
+    for (size_t i = 0; m != NULL && i < bt_tool_n_files(m); i++) {
+        const char *path;
+        const void *data;
+        size_t size;
+        bt_tool_file(m, i, &path, &data, &size);
+        if (!bt_signals_watch(path, data, size)) break;
+    }
+}
+
+static size_t number(const bt_app *a, bt_option id, size_t otherwise)
+{
+    return bt_option_is_set(a->options, id) ? (size_t)a->options->values[id].integer : otherwise;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    size_t x = *(const size_t *)a, y = *(const size_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* "0,4096" in ascending order, each once. */
+static int read_depths(bt_app *a, size_t **depths, size_t *n)
+{
+    const char *text = a->options->values[BT_OPT_N_DEPTH].text;
+    int32_t *numbers = NULL;
+    size_t n_numbers = 0;
+    bt_status st =
+        bt_ids_parse(text != NULL ? text : "0", text != NULL ? strlen(text) : 1, &numbers, &n_numbers, &a->error);
+    if (st == BT_OK && n_numbers == 0) st = bt_fail(&a->error, BT_ERR_USAGE, "no number is given");
+    if (st != BT_OK) {
+        (void)bt_fail_in(&a->error, BT_ERR_USAGE, "--n-depth");
+        return bt_app_fail(a, BT_EXIT_USAGE);
+    }
+    *depths = bt_calloc(n_numbers, sizeof **depths);
+    *n = 0;
+    for (size_t i = 0; *depths != NULL && i < n_numbers; i++) (*depths)[i] = (size_t)numbers[i];
+    bt_free(numbers);
+    if (*depths == NULL) return bt_app_fail_with(a, BT_EXIT_MEMORY, "no memory for %zu depths", n_numbers);
+    qsort(*depths, n_numbers, sizeof **depths, ascending);
+    for (size_t i = 0; i < n_numbers; i++)
+        if (i == 0 || (*depths)[i] != (*depths)[*n - 1]) (*depths)[(*n)++] = (*depths)[i];
+    return BT_EXIT_DONE;
+}
+
+/* --output: a folder, where the file is named by what was measured, or a file. */
+static int write_result(bt_app *a, const bt_bench *b, const bt_text *json)
+{
+    const char *output = a->options->values[BT_OPT_BENCH_OUTPUT].text;
+    bt_text name = {0};
+    bt_output *file = NULL;
+    if (output == NULL) return BT_EXIT_DONE;
+    char *path = NULL;
+    if (bt_path_is_folder(output)) {
+        bt_bench_file_name(b, &name);
+        if (bt_text_ok(&name)) path = bt_path_join(output, name.data);
+        bt_text_free(&name);
+    } else {
+        path = bt_strdup(output);
+    }
+    if (path == NULL) return bt_app_fail_with(a, BT_EXIT_MEMORY, "no memory for a path");
+    bt_status st = bt_output_open(path, &file, &a->error);
+    if (st == BT_OK) st = bt_output_write(file, json->data, json->size, &a->error);
+    if (st == BT_OK)
+        st = bt_output_commit(file, &a->error);
+    else
+        bt_output_abandon(file);
+    if (st == BT_OK) bt_app_note(a, "written to %s", path);
+    bt_free(path);
+    return st == BT_OK ? BT_EXIT_DONE : bt_app_fail(a, bt_exit_code(st));
+}
+
+static int report(bt_app *a, const bt_bench *b, const char *before, size_t before_size)
+{
+    bt_text json = {0}, page = {0};
+    bool wants_json = bt_option_is_set(a->options, BT_OPT_JSON);
+    bt_bench_print_json(&json, b);
+    if (!bt_text_ok(&json)) {
+        bt_text_free(&json);
+        return bt_app_fail_with(a, BT_EXIT_MEMORY, "no memory for the report");
+    }
+    int code = write_result(a, b, &json);
+    bt_bench_print(&page, b);
+    if (code == BT_EXIT_DONE && before != NULL) {
+        const char *file = a->options->values[BT_OPT_COMPARE].text;
+        bt_status st = bt_bench_compare(&page, b, file, before, before_size, &a->error);
+        if (st != BT_OK) code = bt_app_fail(a, bt_exit_code(st));
+        if (st == BT_OK && wants_json) bt_app_note(a, "%s", page.data == NULL ? "" : page.data);
+    }
+    if (code != BT_EXIT_DONE) {
+        bt_text_free(&json);
+        bt_text_free(&page);
+        return code;
+    }
+    bt_text_free(wants_json ? &page : &json);
+    return bt_app_print(a, wants_json ? &json : &page);
+}
+
+static int measure(bt_app *a, const size_t *depths, size_t n_depths, const char *before, size_t before_size)
+{
+    bt_model_options model = {.ablate = NULL};
+#ifdef BT_TEST_BUILD
+    model.ablate = a->options->values[BT_OPT_ABLATE].text;
+#endif
+    bt_bench b;
+    bt_bench_options o = {
+        .path = a->path,
+        .model = &model,
+        .engine = bt_app_engine_options(a, 0),
+        .n_prompt = number(a, BT_OPT_N_PROMPT, N_PROMPT_DEFAULT),
+        .n_decode = number(a, BT_OPT_N_GEN, N_DECODE_DEFAULT),
+        .n_runs = number(a, BT_OPT_REPETITIONS, N_RUNS_DEFAULT),
+        .depths = depths,
+        .n_depths = n_depths,
+        .with_cold = !bt_option_is_set(a->options, BT_OPT_WARM_ONLY),
+        .keep_going = keep_going,
+        .opened = opened,
+        .user = a,
+    };
+    if (o.n_prompt == 0 && o.n_decode == 0)
+        return bt_app_fail_with(a, BT_EXIT_USAGE, "-p 0 and -n 0 leave nothing to measure");
+    bt_status st = bt_bench_run(&o, &b, &a->error);
+    int code = st == BT_ERR_FORMAT || st == BT_ERR_IO ? BT_EXIT_MODEL : bt_exit_code(st);
+    if (st == BT_OK)
+        code = report(a, &b, before, before_size);
+    else
+        (void)bt_app_fail(a, code);
+    bt_bench_free(&b);
+    return code;
+}
+
+int bt_command_bench(const bt_options *o)
+{
+    bt_app a;
+    size_t *depths = NULL, n_depths = 0, before_size = 0;
+    char *before = NULL;
+    bt_app_open(&a, o);
+    int code = bt_app_locate(&a);
+    if (code == BT_EXIT_DONE) code = read_depths(&a, &depths, &n_depths);
+    if (code == BT_EXIT_DONE && bt_option_is_set(o, BT_OPT_COMPARE)) { /* what cannot be read is told before the work */
+        bt_status st = bt_read_file(o->values[BT_OPT_COMPARE].text, RESULT_BYTES_MAX, &before, &before_size, &a.error);
+        if (st != BT_OK) code = bt_app_fail(&a, bt_exit_code(st));
+    }
+    if (code == BT_EXIT_DONE) code = measure(&a, depths, n_depths, before, before_size);
+    bt_free(depths);
+    bt_free(before);
+    return bt_app_close(&a, code);
+}
