@@ -17,17 +17,15 @@
 #    include <math.h>
 #    include <string.h>
 
-#    define W       8u /* lanes of a vector */
-#    define TILE_R  3u /* weight rows of a tile */
-#    define TILE_T  4u /* tokens of a tile */
-#    define PANEL_G 4u /* groups of TILE_R rows widened together; with one tile of tokens they share the L1 */
-#    define K_BLOCK 512u
-#    define BLOCK_R 120u /* weight rows and tokens whose accumulators lie in the L2 between blocks of columns */
-#    define BLOCK_T 64u
+#    define W       8u    /* lanes of a vector */
+#    define TILE_R  3u    /* weight rows of a tile */
+#    define TILE_T  4u    /* tokens of a tile */
+#    define K_BLOCK 1280u /* columns whose tokens, TILE_T of them, stay in the L1 */
 #    define LEVEL   BT_CPU_AVX2
 
 #    define ROWS(F)       F(0) F(1) F(2)
 #    define ROWS_OF(F, t) F(0, t) F(1, t) F(2, t)
+#    define FOLD_ROWS(t)  fold_4(a0##t, a1##t, a2##t, vf_set1(0))
 #    define TOKENS_1(F)   F(0)
 #    define TOKENS_2(F)   F(0) F(1)
 #    define TOKENS_3(F)   F(0) F(1) F(2)
@@ -237,22 +235,51 @@ static inline vf vf_mul_f64(vf x, double r)
     return _mm256_insertf128_ps(_mm256_castps128_ps256(lo), hi, 1);
 }
 
+#    include "kernel/vector_math.inc"
+
 #    include "kernel/vector_tile.inc"
 
-DEFINE_TILE(tile_columns_1, TOKENS_1, X_COLUMNS, TILE_T *W)
-DEFINE_TILE(tile_columns_2, TOKENS_2, X_COLUMNS, TILE_T *W)
-DEFINE_TILE(tile_columns_3, TOKENS_3, X_COLUMNS, TILE_T *W)
-DEFINE_TILE(tile_columns_4, TOKENS_4, X_COLUMNS, TILE_T *W)
-DEFINE_TILE(tile_number_1, TOKENS_1, X_NUMBER, 1)
-DEFINE_TILE(tile_number_2, TOKENS_2, X_NUMBER, 1)
-DEFINE_TILE(tile_number_3, TOKENS_3, X_NUMBER, 1)
-DEFINE_TILE(tile_number_4, TOKENS_4, X_NUMBER, 1)
+DEFINE_TILE_DOT(tile_dot_f32_1, TOKENS_1, BT_F32)
+DEFINE_TILE_DOT(tile_dot_f32_2, TOKENS_2, BT_F32)
+DEFINE_TILE_DOT(tile_dot_f32_3, TOKENS_3, BT_F32)
+DEFINE_TILE_DOT(tile_dot_f32_4, TOKENS_4, BT_F32)
+DEFINE_TILE_DOT(tile_dot_f16_1, TOKENS_1, BT_F16)
+DEFINE_TILE_DOT(tile_dot_f16_2, TOKENS_2, BT_F16)
+DEFINE_TILE_DOT(tile_dot_f16_3, TOKENS_3, BT_F16)
+DEFINE_TILE_DOT(tile_dot_f16_4, TOKENS_4, BT_F16)
+DEFINE_TILE_DOT(tile_dot_bf16_1, TOKENS_1, BT_BF16)
+DEFINE_TILE_DOT(tile_dot_bf16_2, TOKENS_2, BT_BF16)
+DEFINE_TILE_DOT(tile_dot_bf16_3, TOKENS_3, BT_BF16)
+DEFINE_TILE_DOT(tile_dot_bf16_4, TOKENS_4, BT_BF16)
+DEFINE_TILE_DOT(tile_dot_f8_1, TOKENS_1, BT_F8_E4M3)
+DEFINE_TILE_DOT(tile_dot_f8_2, TOKENS_2, BT_F8_E4M3)
+DEFINE_TILE_DOT(tile_dot_f8_3, TOKENS_3, BT_F8_E4M3)
+DEFINE_TILE_DOT(tile_dot_f8_4, TOKENS_4, BT_F8_E4M3)
+DEFINE_TILE_VALUE(tile_value_f32_1, TOKENS_1, BT_F32)
+DEFINE_TILE_VALUE(tile_value_f32_2, TOKENS_2, BT_F32)
+DEFINE_TILE_VALUE(tile_value_f32_3, TOKENS_3, BT_F32)
+DEFINE_TILE_VALUE(tile_value_f32_4, TOKENS_4, BT_F32)
+DEFINE_TILE_VALUE(tile_value_f16_1, TOKENS_1, BT_F16)
+DEFINE_TILE_VALUE(tile_value_f16_2, TOKENS_2, BT_F16)
+DEFINE_TILE_VALUE(tile_value_f16_3, TOKENS_3, BT_F16)
+DEFINE_TILE_VALUE(tile_value_f16_4, TOKENS_4, BT_F16)
+DEFINE_TILE_VALUE(tile_value_bf16_1, TOKENS_1, BT_BF16)
+DEFINE_TILE_VALUE(tile_value_bf16_2, TOKENS_2, BT_BF16)
+DEFINE_TILE_VALUE(tile_value_bf16_3, TOKENS_3, BT_BF16)
+DEFINE_TILE_VALUE(tile_value_bf16_4, TOKENS_4, BT_BF16)
 
-/* By the number of tokens. */
-static tile_fn *const tile_columns[TILE_T + 1] = {NULL, tile_columns_1, tile_columns_2, tile_columns_3, tile_columns_4};
-static tile_fn *const tile_number[TILE_T + 1] = {NULL, tile_number_1, tile_number_2, tile_number_3, tile_number_4};
-
-#    include "kernel/vector_math.inc"
+/* By dtype and number of tokens. */
+static tile_dot_fn *const tile_dot[BT_N_WEIGHT_DTYPES][TILE_T + 1] = {
+    {NULL, tile_dot_f32_1, tile_dot_f32_2, tile_dot_f32_3, tile_dot_f32_4},
+    {NULL, tile_dot_f16_1, tile_dot_f16_2, tile_dot_f16_3, tile_dot_f16_4},
+    {NULL, tile_dot_bf16_1, tile_dot_bf16_2, tile_dot_bf16_3, tile_dot_bf16_4},
+    {NULL, tile_dot_f8_1, tile_dot_f8_2, tile_dot_f8_3, tile_dot_f8_4},
+};
+static tile_value_fn *const tile_value[BT_N_WEIGHT_DTYPES][TILE_T + 1] = {
+    {NULL, tile_value_f32_1, tile_value_f32_2, tile_value_f32_3, tile_value_f32_4},
+    {NULL, tile_value_f16_1, tile_value_f16_2, tile_value_f16_3, tile_value_f16_4},
+    {NULL, tile_value_bf16_1, tile_value_bf16_2, tile_value_bf16_3, tile_value_bf16_4},
+};
 
 #    include "kernel/vector_linear.inc"
 

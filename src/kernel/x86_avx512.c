@@ -15,17 +15,15 @@
 #    include <math.h>
 #    include <string.h>
 
-#    define W       16u /* lanes of a vector */
-#    define TILE_R  4u  /* weight rows of a tile */
-#    define TILE_T  6u  /* tokens of a tile */
-#    define PANEL_G 3u  /* groups of TILE_R rows widened together; with one tile of tokens they share the L1 */
-#    define K_BLOCK 512u
-#    define BLOCK_R 120u /* weight rows and tokens whose accumulators lie in the L2 between blocks of columns */
-#    define BLOCK_T 66u
+#    define W       16u   /* lanes of a vector */
+#    define TILE_R  4u    /* weight rows of a tile */
+#    define TILE_T  6u    /* tokens of a tile */
+#    define K_BLOCK 1280u /* columns whose tokens, TILE_T of them, stay in the L1 */
 #    define LEVEL   BT_CPU_AVX512
 
 #    define ROWS(F)       F(0) F(1) F(2) F(3)
 #    define ROWS_OF(F, t) F(0, t) F(1, t) F(2, t) F(3, t)
+#    define FOLD_ROWS(t)  fold_4(a0##t, a1##t, a2##t, a3##t)
 #    define TOKENS_1(F)   F(0)
 #    define TOKENS_2(F)   F(0) F(1)
 #    define TOKENS_3(F)   F(0) F(1) F(2)
@@ -216,28 +214,66 @@ static inline vf vf_mul_f64(vf x, double r)
     return _mm512_insertf32x8(_mm512_castps256_ps512(lo), hi, 1);
 }
 
+#    include "kernel/vector_math.inc"
+
 #    include "kernel/vector_tile.inc"
 
-DEFINE_TILE(tile_columns_1, TOKENS_1, X_COLUMNS, TILE_T *W)
-DEFINE_TILE(tile_columns_2, TOKENS_2, X_COLUMNS, TILE_T *W)
-DEFINE_TILE(tile_columns_3, TOKENS_3, X_COLUMNS, TILE_T *W)
-DEFINE_TILE(tile_columns_4, TOKENS_4, X_COLUMNS, TILE_T *W)
-DEFINE_TILE(tile_columns_5, TOKENS_5, X_COLUMNS, TILE_T *W)
-DEFINE_TILE(tile_columns_6, TOKENS_6, X_COLUMNS, TILE_T *W)
-DEFINE_TILE(tile_number_1, TOKENS_1, X_NUMBER, 1)
-DEFINE_TILE(tile_number_2, TOKENS_2, X_NUMBER, 1)
-DEFINE_TILE(tile_number_3, TOKENS_3, X_NUMBER, 1)
-DEFINE_TILE(tile_number_4, TOKENS_4, X_NUMBER, 1)
-DEFINE_TILE(tile_number_5, TOKENS_5, X_NUMBER, 1)
-DEFINE_TILE(tile_number_6, TOKENS_6, X_NUMBER, 1)
+DEFINE_TILE_DOT(tile_dot_f32_1, TOKENS_1, BT_F32)
+DEFINE_TILE_DOT(tile_dot_f32_2, TOKENS_2, BT_F32)
+DEFINE_TILE_DOT(tile_dot_f32_3, TOKENS_3, BT_F32)
+DEFINE_TILE_DOT(tile_dot_f32_4, TOKENS_4, BT_F32)
+DEFINE_TILE_DOT(tile_dot_f32_5, TOKENS_5, BT_F32)
+DEFINE_TILE_DOT(tile_dot_f32_6, TOKENS_6, BT_F32)
+DEFINE_TILE_DOT(tile_dot_f16_1, TOKENS_1, BT_F16)
+DEFINE_TILE_DOT(tile_dot_f16_2, TOKENS_2, BT_F16)
+DEFINE_TILE_DOT(tile_dot_f16_3, TOKENS_3, BT_F16)
+DEFINE_TILE_DOT(tile_dot_f16_4, TOKENS_4, BT_F16)
+DEFINE_TILE_DOT(tile_dot_f16_5, TOKENS_5, BT_F16)
+DEFINE_TILE_DOT(tile_dot_f16_6, TOKENS_6, BT_F16)
+DEFINE_TILE_DOT(tile_dot_bf16_1, TOKENS_1, BT_BF16)
+DEFINE_TILE_DOT(tile_dot_bf16_2, TOKENS_2, BT_BF16)
+DEFINE_TILE_DOT(tile_dot_bf16_3, TOKENS_3, BT_BF16)
+DEFINE_TILE_DOT(tile_dot_bf16_4, TOKENS_4, BT_BF16)
+DEFINE_TILE_DOT(tile_dot_bf16_5, TOKENS_5, BT_BF16)
+DEFINE_TILE_DOT(tile_dot_bf16_6, TOKENS_6, BT_BF16)
+DEFINE_TILE_DOT(tile_dot_f8_1, TOKENS_1, BT_F8_E4M3)
+DEFINE_TILE_DOT(tile_dot_f8_2, TOKENS_2, BT_F8_E4M3)
+DEFINE_TILE_DOT(tile_dot_f8_3, TOKENS_3, BT_F8_E4M3)
+DEFINE_TILE_DOT(tile_dot_f8_4, TOKENS_4, BT_F8_E4M3)
+DEFINE_TILE_DOT(tile_dot_f8_5, TOKENS_5, BT_F8_E4M3)
+DEFINE_TILE_DOT(tile_dot_f8_6, TOKENS_6, BT_F8_E4M3)
+DEFINE_TILE_VALUE(tile_value_f32_1, TOKENS_1, BT_F32)
+DEFINE_TILE_VALUE(tile_value_f32_2, TOKENS_2, BT_F32)
+DEFINE_TILE_VALUE(tile_value_f32_3, TOKENS_3, BT_F32)
+DEFINE_TILE_VALUE(tile_value_f32_4, TOKENS_4, BT_F32)
+DEFINE_TILE_VALUE(tile_value_f32_5, TOKENS_5, BT_F32)
+DEFINE_TILE_VALUE(tile_value_f32_6, TOKENS_6, BT_F32)
+DEFINE_TILE_VALUE(tile_value_f16_1, TOKENS_1, BT_F16)
+DEFINE_TILE_VALUE(tile_value_f16_2, TOKENS_2, BT_F16)
+DEFINE_TILE_VALUE(tile_value_f16_3, TOKENS_3, BT_F16)
+DEFINE_TILE_VALUE(tile_value_f16_4, TOKENS_4, BT_F16)
+DEFINE_TILE_VALUE(tile_value_f16_5, TOKENS_5, BT_F16)
+DEFINE_TILE_VALUE(tile_value_f16_6, TOKENS_6, BT_F16)
+DEFINE_TILE_VALUE(tile_value_bf16_1, TOKENS_1, BT_BF16)
+DEFINE_TILE_VALUE(tile_value_bf16_2, TOKENS_2, BT_BF16)
+DEFINE_TILE_VALUE(tile_value_bf16_3, TOKENS_3, BT_BF16)
+DEFINE_TILE_VALUE(tile_value_bf16_4, TOKENS_4, BT_BF16)
+DEFINE_TILE_VALUE(tile_value_bf16_5, TOKENS_5, BT_BF16)
+DEFINE_TILE_VALUE(tile_value_bf16_6, TOKENS_6, BT_BF16)
 
-/* By the number of tokens. */
-static tile_fn *const tile_columns[TILE_T + 1] = {NULL,           tile_columns_1, tile_columns_2, tile_columns_3,
-                                                  tile_columns_4, tile_columns_5, tile_columns_6};
-static tile_fn *const tile_number[TILE_T + 1] = {NULL,          tile_number_1, tile_number_2, tile_number_3,
-                                                 tile_number_4, tile_number_5, tile_number_6};
-
-#    include "kernel/vector_math.inc"
+/* By dtype and number of tokens. */
+static tile_dot_fn *const tile_dot[BT_N_WEIGHT_DTYPES][TILE_T + 1] = {
+    {NULL, tile_dot_f32_1, tile_dot_f32_2, tile_dot_f32_3, tile_dot_f32_4, tile_dot_f32_5, tile_dot_f32_6},
+    {NULL, tile_dot_f16_1, tile_dot_f16_2, tile_dot_f16_3, tile_dot_f16_4, tile_dot_f16_5, tile_dot_f16_6},
+    {NULL, tile_dot_bf16_1, tile_dot_bf16_2, tile_dot_bf16_3, tile_dot_bf16_4, tile_dot_bf16_5, tile_dot_bf16_6},
+    {NULL, tile_dot_f8_1, tile_dot_f8_2, tile_dot_f8_3, tile_dot_f8_4, tile_dot_f8_5, tile_dot_f8_6},
+};
+static tile_value_fn *const tile_value[BT_N_WEIGHT_DTYPES][TILE_T + 1] = {
+    {NULL, tile_value_f32_1, tile_value_f32_2, tile_value_f32_3, tile_value_f32_4, tile_value_f32_5, tile_value_f32_6},
+    {NULL, tile_value_f16_1, tile_value_f16_2, tile_value_f16_3, tile_value_f16_4, tile_value_f16_5, tile_value_f16_6},
+    {NULL, tile_value_bf16_1, tile_value_bf16_2, tile_value_bf16_3, tile_value_bf16_4, tile_value_bf16_5,
+     tile_value_bf16_6},
+};
 
 #    include "kernel/vector_linear.inc"
 
