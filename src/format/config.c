@@ -18,12 +18,17 @@
 struct bt_config {
     char *file;
     bt_arena *arena;
+    const char *text; /* [text_bytes] */
+    size_t text_bytes;
     const bt_json_node *root;
 };
 
 static bt_status parse_into(bt_config *c, const char *text, size_t size, bt_error *e)
 {
     bt_error inner = {.status = BT_OK};
+    c->text = bt_arena_strndup(c->arena, text, size);
+    c->text_bytes = size;
+    if (c->text == NULL) return bt_fail(e, BT_ERR_MEMORY, "%s: no memory to read it", c->file);
     bt_status st = bt_json_parse(c->arena, text, size, BT_JSON_PYTHON, &c->root, &inner);
     if (st != BT_OK) return bt_fail(e, st, "%s: %s", c->file, inner.message);
     if (c->root->kind != BT_JSON_OBJECT) return bt_fail(e, BT_ERR_FORMAT, "%s: it holds no JSON object", c->file);
@@ -78,6 +83,12 @@ const char *bt_config_file(const bt_config *c)
 const bt_json_node *bt_config_root(const bt_config *c)
 {
     return c->root;
+}
+
+const char *bt_config_text(const bt_config *c, size_t *size)
+{
+    *size = c->text_bytes;
+    return c->text;
 }
 
 /* ---- getters --------------------------------------------------------------------------------------------------------

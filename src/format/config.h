@@ -14,6 +14,7 @@ bt_status bt_config_parse(const char *file, const char *text, size_t size, bt_co
 void bt_config_close(bt_config *c);
 const char *bt_config_file(const bt_config *c);
 const bt_json_node *bt_config_root(const bt_config *c);
+const char *bt_config_text(const bt_config *c, size_t *size); /* the file as it was read; borrowed */
 
 /* `object` is the root or a member of it (rope_parameters); `where` names it in messages ("rope_parameters"), NULL for
  * the root. Absent and null give *found = false and leave *v alone; a value of another type fails. found may be NULL:

@@ -173,11 +173,15 @@ static uint64_t mix(uint64_t h, const void *data, size_t size)
     return h;
 }
 
-/* Names, dtypes and shapes of all tensors, and the first bytes of up to 64 of them: a fine-tune has other bytes there.
+/* The configuration as it is written, names, dtypes and shapes of all tensors, and the first bytes of up to 64 of them: a
+ * fine-tune has other bytes there, and the same weights under another rope compute something else.
  */
 static uint64_t fingerprint(const bt_model *m)
 {
     uint64_t h = mix(0xcbf29ce484222325u, m->family->name, strlen(m->family->name));
+    size_t config_bytes;
+    const char *config = bt_config_text(m->config, &config_bytes);
+    h = mix(h, config, config_bytes);
     size_t n = m->list.n, step = n / 64 + 1;
     for (size_t i = 0; i < n; i++) {
         const bt_tensor_spec *spec = &m->list.specs[i];

@@ -73,7 +73,7 @@ struct bt_model {
     size_t n_end_ids;
     bt_generation_defaults defaults;
     uint64_t n_parameters;
-    uint64_t fingerprint; /* of config and tensor headers: snapshots name it */
+    uint64_t fingerprint; /* of config, tensor headers and some weights: snapshots name it */
     size_t n_skipped;     /* tensors skipped by name */
     uint64_t skipped_bytes;
 };

@@ -349,6 +349,42 @@ static void test_single_file(void **state)
     assert_non_null(strstr(e.message, "config.json"));
 }
 
+/* The same weights under another configuration are another model: what was computed for one must not serve the other. */
+static void test_snapshot_of_another_configuration(void **state)
+{
+    (void)state;
+    static const char *const changes[] = {"{\"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 500}}",
+                                          "{\"rms_norm_eps\": 1e-5}", "{\"layernorm_num_groups\": 1}"};
+    static const int32_t ids[] = {5, 9, 3, 77, 2};
+    bt_error e = {0};
+    bt_model *m = unit_open_model("k2-dense");
+    bt_engine *g = unit_open_engine(m, (bt_engine_options){.context = 8});
+    bt_session *s = unit_open_session(g);
+    void *data = NULL;
+    size_t size = 0;
+    unit_ok(bt_session_extend(s, ids, 5, NULL, &e), &e);
+    unit_ok(bt_session_snapshot(s, &data, &size, &e), &e);
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        json_t *change = json_loads(changes[i], 0, NULL);
+        variant v = make_variant("k2-dense", change);
+        bt_model *other = NULL;
+        unit_ok(bt_model_open(v.folder, NULL, &other, &e), &e);
+        bt_engine *other_engine = unit_open_engine(other, (bt_engine_options){.context = 8});
+        bt_session *other_session = unit_open_session(other_engine);
+        assert_int_equal(bt_session_restore(other_session, data, size, &e), BT_ERR_FORMAT);
+        assert_non_null(strstr(e.message, "another model"));
+        bt_session_close(other_session);
+        bt_engine_close(other_engine);
+        bt_model_close(other);
+        drop_variant(v);
+        json_decref(change);
+    }
+    bt_free(data);
+    bt_session_close(s);
+    bt_engine_close(g);
+    bt_model_close(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -364,6 +400,7 @@ int main(void)
         cmocka_unit_test(test_generation_defaults),
         cmocka_unit_test(test_tensors_that_do_not_fit),
         cmocka_unit_test(test_single_file),
+        cmocka_unit_test(test_snapshot_of_another_configuration),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
