@@ -42,20 +42,63 @@ void bt_guard_end(void)
 
 #ifdef BT_TEST_BUILD
 static atomic_long n_until_failure = -1;
+static atomic_bool has_failed, is_unchecked;
+static atomic_long n_live;
 
 void bt_alloc_fail_after(long n)
 {
+    atomic_store(&has_failed, false);
     atomic_store(&n_until_failure, n);
+}
+
+bool bt_alloc_has_failed(void)
+{
+    return atomic_load(&has_failed);
+}
+
+long bt_alloc_n_live(void)
+{
+    return atomic_load(&n_live);
+}
+
+void bt_alloc_plant_unchecked(bool planted)
+{
+    atomic_store(&is_unchecked, planted);
 }
 
 static bool planted_failure(void)
 {
-    return atomic_load(&n_until_failure) >= 0 && atomic_fetch_sub(&n_until_failure, 1) == 0;
+    if (atomic_load(&n_until_failure) < 0 || atomic_fetch_sub(&n_until_failure, 1) != 0) return false;
+    atomic_store(&has_failed, true);
+    return true;
+}
+
+static bool planted_unchecked(void)
+{
+    return atomic_load(&is_unchecked);
+}
+
+/* Counts a block that came (+1) or goes (-1), and hands it on. */
+static void *counted(void *p, int change)
+{
+    if (p != NULL) atomic_fetch_add(&n_live, change);
+    return p;
 }
 #else
 static bool planted_failure(void)
 {
     return false;
+}
+
+static bool planted_unchecked(void)
+{
+    return false;
+}
+
+static void *counted(void *p, int change)
+{
+    (void)change;
+    return p;
 }
 #endif
 
@@ -80,34 +123,35 @@ void *bt_malloc(size_t count, size_t size)
 {
     size_t bytes;
     if (!may_allocate() || !product(count, size, &bytes)) return NULL;
-    return malloc(bytes > 0 ? bytes : 1); /* never NULL for "nothing": NULL means no memory */
+    return counted(malloc(bytes > 0 ? bytes : 1), 1); /* never NULL for "nothing": NULL means no memory */
 }
 
 void *bt_calloc(size_t count, size_t size)
 {
     size_t bytes;
     if (!may_allocate() || !product(count, size, &bytes)) return NULL;
-    return calloc(bytes > 0 ? bytes : 1, 1);
+    return counted(calloc(bytes > 0 ? bytes : 1, 1), 1);
 }
 
 void *bt_realloc(void *p, size_t count, size_t size)
 {
     size_t bytes;
     if (!may_allocate() || !product(count, size, &bytes)) return NULL;
-    return realloc(p, bytes > 0 ? bytes : 1);
+    void *q = realloc(p, bytes > 0 ? bytes : 1);
+    return p == NULL ? counted(q, 1) : q;
 }
 
 char *bt_strdup(const char *s)
 {
     size_t bytes = strlen(s) + 1;
     char *copy = bt_malloc(bytes, 1);
-    if (copy != NULL) memcpy(copy, s, bytes);
+    if (copy != NULL || planted_unchecked()) memcpy(copy, s, bytes);
     return copy;
 }
 
 void bt_free(void *p)
 {
-    free(p);
+    free(counted(p, -1));
 }
 
 /* ---- arenas ------------------------------------------------------------------------------------------------------ */
@@ -138,7 +182,7 @@ void bt_arena_free(bt_arena *a)
         free(b);
         b = next;
     }
-    free(a);
+    bt_free(a);
 }
 
 size_t bt_arena_bytes(const bt_arena *a)
@@ -212,7 +256,7 @@ void *bt_pages_alloc(size_t size)
 {
     size_t bytes = round_to_pages(size);
     if (!may_allocate() || bytes == 0) return NULL;
-    if (bytes < 2 * HUGE_PAGE_BYTES) return map_anonymous(bytes);
+    if (bytes < 2 * HUGE_PAGE_BYTES) return counted(map_anonymous(bytes), 1);
     if (bytes > SIZE_MAX - HUGE_PAGE_BYTES) return NULL;
     /* The kernel aligns to small pages only: map one huge page too much and give back both ends. */
     unsigned char *p = map_anonymous(bytes + HUGE_PAGE_BYTES);
@@ -221,10 +265,10 @@ void *bt_pages_alloc(size_t size)
     if (head > 0) (void)munmap(p, head);
     if (head < HUGE_PAGE_BYTES) (void)munmap(p + head + bytes, HUGE_PAGE_BYTES - head);
     (void)madvise(p + head, bytes, MADV_HUGEPAGE); /* advice: a kernel without huge pages still works */
-    return p + head;
+    return counted(p + head, 1);
 }
 
 void bt_pages_free(void *p, size_t size)
 {
-    if (p != NULL) (void)munmap(p, round_to_pages(size));
+    if (p != NULL) (void)munmap(counted(p, -1), round_to_pages(size));
 }

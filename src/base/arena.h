@@ -33,6 +33,11 @@ void bt_guard_end(void);
 #ifdef BT_TEST_BUILD
 /* The allocation after n more ones fails, once (0: the next one); a negative n calls it off. All threads count. */
 void bt_alloc_fail_after(long n);
+bool bt_alloc_has_failed(void); /* whether that allocation was asked for since */
+long bt_alloc_n_live(void);     /* blocks that were allocated and not freed: none may be lost */
+/* Makes bt_strdup use what it got without a look, as code does that forgot to check: tests of failing allocations must
+ * then be seen to fail. */
+void bt_alloc_plant_unchecked(bool planted);
 #endif
 
 #endif

@@ -385,7 +385,8 @@ void bt_machine_read(const char *root, bt_machine *m)
     m->memory_available = known && available_kb <= UINT64_MAX / 1024 ? available_kb * 1024 : UINT64_MAX;
     read_version2(root, m);
     read_version1(root, m);
-    if (m->memory_available == UINT64_MAX) m->memory_available = 0; /* nothing is known */
+    if (m->memory_available == 0) m->memory_available = 1; /* nothing left is not the same as nothing known */
+    if (m->memory_available == UINT64_MAX) m->memory_available = 0;
 
     size_t n = m->n_affinity;
     if (m->n_physical > 0 && m->n_physical < n) n = m->n_physical;

@@ -14,7 +14,7 @@ typedef struct bt_machine {
     double cpu_quota;          /* CPUs' worth of the tightest cgroup quota; 0: none */
     uint64_t memory_total;     /* bytes of the machine */
     uint64_t memory_available; /* bytes that machine and every enclosing cgroup limit can still give (page cache of the
-                                  cgroup counts as available) */
+                                  cgroup counts as available); 0: unknown, 1: none */
     uint64_t memory_limit;     /* the lowest cgroup limit; 0: none */
     size_t n_threads_default;  /* min(affinity, ceil(quota), physical), at least 1 */
 } bt_machine;

@@ -12,6 +12,7 @@
 #include "base/pool.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <pthread.h>
@@ -130,6 +131,25 @@ static void block_signals(sigset_t *before)
     (void)pthread_sigmask(SIG_SETMASK, &all, before);
 }
 
+#ifdef BT_TEST_BUILD
+static atomic_long n_until_failure = -1;
+
+void bt_thread_fail_after(long n)
+{
+    atomic_store(&n_until_failure, n);
+}
+
+static bool planted_failure(void)
+{
+    return atomic_load(&n_until_failure) >= 0 && atomic_fetch_sub(&n_until_failure, 1) == 0;
+}
+#else
+static bool planted_failure(void)
+{
+    return false;
+}
+#endif
+
 /* Starts workers 1 to n_threads - 1. Returns pthread_create's fault, with the number that did start. */
 static int start_workers(bt_pool *p, size_t *n_started)
 {
@@ -142,7 +162,7 @@ static int start_workers(bt_pool *p, size_t *n_started)
     block_signals(&before);
     while (*n_started < p->n_threads && fault == 0) {
         worker *w = &p->workers[*n_started];
-        fault = pthread_create(&w->thread, &attributes, work, w);
+        fault = planted_failure() ? EAGAIN : pthread_create(&w->thread, &attributes, work, w);
         if (fault == 0) (*n_started)++;
     }
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);

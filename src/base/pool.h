@@ -17,4 +17,9 @@ size_t bt_pool_n_threads(const bt_pool *p);
 void bt_pool_run(bt_pool *p, void (*fn)(void *arg, size_t thread_i), void *arg);
 void bt_pool_barrier(bt_pool *p, size_t thread_i); /* inside a region; every thread calls it equally often */
 
+#ifdef BT_TEST_BUILD
+/* The thread after n more ones is not started, once (0: the next one); a negative n calls it off. */
+void bt_thread_fail_after(long n);
+#endif
+
 #endif

@@ -149,7 +149,9 @@ bt_status bt_tokenizer_open(const char *folder, bt_tokenizer **out, bt_error *e)
     bt_status st = BT_OK;
     if (json_path == NULL || config_path == NULL) st = bt_fail(e, BT_ERR_MEMORY, "no memory for a path");
     if (st == BT_OK) st = bt_read_file(json_path, FILE_BYTES_MAX, &json, &json_size, e);
-    if (st == BT_OK && bt_path_exists(config_path)) {
+    bt_path_kind kind = BT_PATH_ABSENT;
+    if (st == BT_OK) st = bt_path_look(config_path, &kind, e);
+    if (st == BT_OK && kind != BT_PATH_ABSENT) {
         st = bt_read_file(config_path, FILE_BYTES_MAX, &config, &config_size, e);
     }
     if (st == BT_OK) {
