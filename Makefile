@@ -44,11 +44,12 @@ STANDARD := -std=c11 -D_GNU_SOURCE -O2 -g -fno-common -fvisibility=hidden -ffp-c
 WARNINGS := -Wall -Wextra -Wshadow -Wconversion -Wsign-conversion -Wvla -Wstrict-prototypes -Wmissing-prototypes \
             -Wundef -Wpointer-arith -Wcast-qual -Wwrite-strings -Wdouble-promotion -Wformat=2
 
-# pkg-config is asked once, at the first use.
-PKGS := libpcre2-8 libutf8proc jansson
+# pkg-config is asked once, at the first use. The library itself links only what it needs: none of the program's packages.
+PKGS     := libpcre2-8 libutf8proc jansson
+APP_PKGS := libedit
 once       = $(eval $(1) := $$(shell $(2)))$($(1))
-PKG_CFLAGS = $(call once,PKG_CFLAGS,pkg-config --cflags $(PKGS))
-PKG_LIBS   = $(call once,PKG_LIBS,pkg-config --libs $(PKGS))
+PKG_CFLAGS = $(call once,PKG_CFLAGS,pkg-config --cflags $(PKGS) $(APP_PKGS))
+PKG_LIBS   = $(call once,PKG_LIBS,pkg-config --libs $(PKGS) $(APP_PKGS))
 LIBS       = $(PKG_LIBS) -lm -pthread
 UNIT_LIBS  = $(call once,UNIT_LIBS,pkg-config --libs cmocka)
 

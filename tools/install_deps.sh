@@ -22,6 +22,7 @@ pkg-config            | pkg-config      | command -v pkg-config
 PCRE2 (8 bit)         | libpcre2-dev    | pkg-config --exists libpcre2-8
 utf8proc              | libutf8proc-dev | pkg-config --exists libutf8proc
 jansson               | libjansson-dev  | pkg-config --exists "jansson >= 2.11"
+libedit               | libedit-dev     | pkg-config --exists "libedit >= 3.1"
 '
 NEEDS_TEST='
 cmocka                | libcmocka-dev   | pkg-config --exists "cmocka >= 1.1"
