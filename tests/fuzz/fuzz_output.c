@@ -2,7 +2,6 @@
  * The reader of answers: whatever comes, in two pieces cut anywhere, the ranges of events are the whole output, the
  * message is the same as for the output in one piece, and content holds no tag. Byte 0 gives options, byte 1 the cut.
  */
-#define _GNU_SOURCE /* memmem */
 #include "fuzz.h"
 
 #include <stdlib.h>

@@ -319,7 +319,7 @@ static void broken_calls(void **state)
            {CLOSER CALLS(CALL("")), false, "", "", "", "stop", 0},
            {CLOSER CALLS(CALL("not a name")), false, "", "not a name", "", "stop", 0},
            {CLOSER CALLS(CALL("my tool")), false, "", "", "my tool {}\n", "tool_calls", 0},
-           {CLOSER CALLS(CALL(ARG("k", "v"))), false, "", "k\nv\n", "", "stop", 0},
+           {CLOSER CALLS(CALL(ARG("k", "v"))), false, "", "kv", "", "stop", 0},
            {CLOSER CALLS(CALL("{\"a\": 1}")), false, "", "{\"a\": 1}", "", "stop", 0},
            {CLOSER CALLS(CALL("{oops")), false, "", "{oops", "", "stop", 0},
            {CLOSER CALLS(CALL("[1]")) "z", false, "", "z", "[1] {}\n", "tool_calls", 0},
