@@ -10,7 +10,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 build=${1:?usage: tools/check_all.sh BUILD}
 passed=0 failed=0 skipped=0
 
-# check NAME COMMAND...: exit status 77 means that it could not run.
+# check NAME COMMAND...: exit status 77 means that it could not run. Its last line says what it looked at.
 check() {
     local name=$1 start=$SECONDS output rc
     shift
@@ -19,7 +19,7 @@ check() {
     case $rc in
     0)
         passed=$((passed + 1))
-        echo "ok       $name: $(tail -n 1 <<<"$output") ($((SECONDS - start)) s)"
+        echo "ok       $(tail -n 1 <<<"$output") ($((SECONDS - start)) s)"
         grep 'NOT RUN' <<<"$output"
         ;;
     77)
@@ -42,7 +42,7 @@ strict_build() {
     fi
     # A make of its own: not the jobs and flags of the one that may have started this script.
     MAKEFLAGS='' make -j"$(nproc)" CC="$1" BUILD="$build/check-$1" WERROR=-Werror DEFS=-DBT_TEST_BUILD=1 all programs || return 1
-    echo "no warning with $("$1" --version | head -n 1)"
+    echo "build: no warning with $("$1" --version | head -n 1)"
 }
 
 shell_check() {
@@ -50,7 +50,7 @@ shell_check() {
         echo "NOT RUN  shell: shellcheck is not here"
         return 77
     fi
-    shellcheck --severity=warning tools/*.sh tests/run/*.sh .ci/run && echo "shellcheck has nothing to say"
+    shellcheck --severity=warning tools/*.sh tests/run/*.sh .ci/run && echo "shell: shellcheck has nothing to say"
 }
 
 check 'include law' python3 tools/check_layers.py
