@@ -8,7 +8,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 from cli import MODELS, PROGRAM, check, environment, finish, folder, refused, run  # noqa: E402
 
-COMMANDS = ["run", "logits", "verify", "tokenize", "detokenize", "info", "devices", "synth", "help", "version"]
+COMMANDS = ["run", "logits", "verify", "tokenize", "detokenize", "info", "devices", "bench", "synth", "help", "version"]
 DENSE = os.path.join(MODELS, "k2-dense")
 
 # ---- help --------------------------------------------------------------------------------------------------------------
@@ -71,7 +71,7 @@ refused("completion for another shell", 2, "must be one of: bash zsh fish", "hel
 
 # ---- wrong usage ------------------------------------------------------------------------------------------------------------
 
-for command in ("chat", "serve", "quantize", "bench", "pull", "doctor", "selftest", "render"):
+for command in ("chat", "serve", "quantize", "pull", "doctor", "selftest", "render"):
     refused(f"planned {command}", 2, f"{command} is not in this build", command)
 refused("unknown command", 2, "did you mean verify?", "verfy")
 refused("option before the command", 2, "the command comes first", "--json", "info")

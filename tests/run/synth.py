@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+"""synth from outside: files that other programs can read, refusals, an interrupt that leaves nothing."""
+import hashlib
+import json
+import os
+import signal
+import struct
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+from cli import check, finish, folder, refused, run, start  # noqa: E402
+
+here = folder()
+
+
+def files(path):
+    return {n: hashlib.sha256(open(os.path.join(path, n), "rb").read()).hexdigest() for n in os.listdir(path)}
+
+
+def header(path):
+    with open(path, "rb") as f:
+        size = struct.unpack("<Q", f.read(8))[0]
+        return size, json.loads(f.read(size))
+
+
+# ---- what is written -----------------------------------------------------------------------------------------------------
+
+for preset, dtype in (("k2-tiny", "bf16"), ("k2-tiny", "fp8"), ("k2-mova-tiny", "bf16"), ("k2-mova-tiny", "fp8")):
+    name = f"{preset} {dtype}"
+    out = os.path.join(here, name.replace(" ", "-"))
+    r = run("synth", out, "--preset", preset, "--dtype", dtype, "--json")
+    if not check(name, r.code == 0 and r.err.count("\n") == 1, r):
+        continue
+    report = json.loads(r.out)
+    config = json.load(open(os.path.join(out, "config.json")))
+    index = json.load(open(os.path.join(out, "model.safetensors.index.json")))
+    found, total, starts = {}, 0, []
+    for shard in sorted(set(index["weight_map"].values())):
+        size, tensors = header(os.path.join(out, shard))
+        tensors.pop("__metadata__")
+        starts.append(8 + size)
+        ends = sorted(t["data_offsets"] for t in tensors.values())
+        total += ends[-1][1]
+        found.update({t: shard for t in tensors})
+        check(f"{name}: {shard} has no holes", all(a[1] == b[0] for a, b in zip(ends, ends[1:])) and ends[0][0] == 0)
+        check(f"{name}: {shard} ends where its tensors do",
+              os.path.getsize(os.path.join(out, shard)) == 8 + size + ends[-1][1])
+    check(f"{name}: data starts at multiples of 64", all(s % 64 == 0 for s in starts), starts)
+    check(f"{name}: the index fits", found == index["weight_map"] and total == index["metadata"]["total_size"])
+    check(f"{name}: a shard for each layer", len(starts) == config["num_hidden_layers"] == report["shards"])
+    names = [t for t in found if t.endswith(("_scale", "_scale_inv"))]
+    kinds = {"bf16": set(), "fp8": {"_scale"} if preset == "k2-tiny" else {"_scale_inv"}}[dtype]
+    check(f"{name}: scales", {"_scale" + t.rsplit("_scale", 1)[1] for t in names} == kinds, names)
+    if dtype == "fp8" and preset == "k2-mova-tiny":
+        ignored = config["quantization_config"]["ignored_layers"]
+        check(f"{name}: experts alone are FP8", all(".mlp.experts." in t for t in names) and "lm_head" in ignored and
+              "model.layers.1.mlp.gate" in ignored and not any(".mlp.experts." in i for i in ignored), ignored)
+    generation = json.load(open(os.path.join(out, "generation_config.json")))
+    check(f"{name}: generation_config", generation["eos_token_id"] == [1, 621] and generation["temperature"] == 1.0)
+    r = run("run", out, "-p", "The capital of France is", "-n", "4", "--temperature", "0", "--json")
+    check(f"{name}: it runs", r.code == 0 and len(json.loads(r.out)["ids"]) <= 4, r)
+
+base = ("--preset", "k2-mova-tiny", "--experts", "100")
+a, b, c = (os.path.join(here, x) for x in "abc")
+check("one thread", run("synth", a, *base, "-t", "1").code == 0)
+check("three threads", run("synth", b, *base, "-t", "3").code == 0)
+check("another seed", run("synth", c, *base, "--seed", "1").code == 0)
+check("the same bytes from any number of threads", files(a) == files(b))
+check("another seed gives other weights", files(a) != files(c))
+config = json.load(open(os.path.join(a, "config.json")))
+check("experts", config["num_experts"] == 100 and config["mova_num_experts"] == 6)
+
+# ---- refusals --------------------------------------------------------------------------------------------------------------
+
+before = sorted(os.listdir(here))
+refused("no folder", 2, "OUT is missing", "synth", "--preset", "k2-tiny")
+refused("no preset", 2, "--preset is missing", "synth", os.path.join(here, "x"))
+refused("unknown preset", 2, "must be one of", "synth", os.path.join(here, "x"), "--preset", "k9")
+refused("it exists", 1, "exists already", "synth", a, "--preset", "k2-tiny")
+refused("no such parent", 1, "cannot", "synth", os.path.join(here, "no", "x"), "--preset", "k2-tiny")
+refused("no experts there", 2, "no experts", "synth", os.path.join(here, "x"), "--preset", "k2-tiny", "--experts", "8")
+refused("too few experts", 2, "each token goes to 8", "synth", os.path.join(here, "x"), "--preset", "k2-mova-36b",
+        "--experts", "4")
+refused("no layers", 2, "whole number from 1", "synth", os.path.join(here, "x"), "--preset", "k2-tiny", "--layers", "0")
+refused("a dtype of run", 2, "must be one of: bf16 fp8", "synth", os.path.join(here, "x"), "--preset", "k2-tiny", "--dtype",
+        "f32")
+refused("too large for the disk", 4, "GB free", "synth", os.path.join(here, "x"), "--preset", "k2-32b", "--layers", "1024")
+check("refusals leave nothing", sorted(os.listdir(here)) == before, os.listdir(here))
+
+# ---- interrupted: wait until it writes, then stop it ------------------------------------------------------------------------
+
+p = start("synth", os.path.join(here, "stopped"), "--preset", "k2-0.9b", "--layers", "8")
+deadline, partial = time.monotonic() + 60, []
+while time.monotonic() < deadline and p.poll() is None and not partial:
+    partial = [n for n in os.listdir(here) if n.startswith("stopped.partial-") and
+               any(x.startswith("model-") for x in os.listdir(os.path.join(here, n)))]
+check("it is built under another name", bool(partial) and "stopped" not in os.listdir(here), os.listdir(here))
+check("config.json comes last", not any(os.path.exists(os.path.join(here, n, "config.json")) for n in partial))
+p.send_signal(signal.SIGINT)
+out, err = p.communicate(timeout=120)
+check("interrupted", p.returncode == 130 and b"was not written" in err, err)
+check("an interrupt leaves nothing", sorted(os.listdir(here)) == before, os.listdir(here))
+
+finish()
