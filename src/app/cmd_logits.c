@@ -6,6 +6,7 @@
 #include "app/signals.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "tool/files.h"
 #include "tool/ids.h"
 #include "tool/logits.h"
 
@@ -71,6 +72,14 @@ static int check_options(bt_app *a)
     return BT_EXIT_DONE;
 }
 
+/* A slip of the fingers must not cost a checkpoint. */
+static int check_output(bt_app *a)
+{
+    const char *path = a->options->values[BT_OPT_OUTPUT].text;
+    if (!bt_tool_is_model_file(a->model, path)) return BT_EXIT_DONE;
+    return bt_app_fail_with(a, BT_EXIT_USAGE, "--output %s is one of the model's own files; name another", path);
+}
+
 int bt_command_logits(const bt_options *o)
 {
     bt_app a;
@@ -86,6 +95,7 @@ int bt_command_logits(const bt_options *o)
     if (code == BT_EXIT_DONE) code = bt_app_open_model(&a);
     if (code == BT_EXIT_DONE && bt_ids_check(ids, n, bt_model_n_vocab(a.model), &a.error) != BT_OK)
         code = bt_app_fail(&a, BT_EXIT_USAGE);
+    if (code == BT_EXIT_DONE) code = check_output(&a);
     if (code == BT_EXIT_DONE) code = bt_app_plan(&a, n, &plan);
     if (code == BT_EXIT_DONE) code = bt_app_open_engine(&a, n);
     if (code == BT_EXIT_DONE) code = write_logits(&a, ids, n);

@@ -1,8 +1,10 @@
-/* The files that a model maps; see files.h. */
+/* The files of a model; see files.h. */
 #include "tool/files.h"
 
 #include <assert.h>
+#include <sys/stat.h>
 
+#include "base/file.h"
 #include "model/model.h"
 
 size_t bt_tool_n_files(const bt_model *m)
@@ -17,4 +19,27 @@ void bt_tool_file(const bt_model *m, size_t file_i, const char **path, const voi
     *path = s->path;
     *data = s->map.data;
     *size = s->map.size;
+}
+
+static bool is_same_file(const struct stat *a, const char *path)
+{
+    struct stat b;
+    return path != NULL && stat(path, &b) == 0 && a->st_dev == b.st_dev && a->st_ino == b.st_ino;
+}
+
+bool bt_tool_is_model_file(const bt_model *m, const char *path)
+{
+    static const char *const beside[] = {"config.json",    "generation_config.json", "model.safetensors.index.json",
+                                         "tokenizer.json", "tokenizer_config.json",  "chat_template.jinja"};
+    struct stat info;
+    if (stat(path, &info) != 0) return false;
+    bool found = false;
+    for (size_t i = 0; i < bt_tool_n_files(m) && !found; i++)
+        found = is_same_file(&info, bt_tensors_shard(m->tensors, i)->path);
+    for (size_t i = 0; i < sizeof beside / sizeof *beside && !found; i++) {
+        char *name = bt_path_join(bt_model_folder(m), beside[i]);
+        found = is_same_file(&info, name);
+        bt_free(name);
+    }
+    return found;
 }

@@ -1,4 +1,4 @@
-/* The files that a model maps, for the program's SIGBUS handler. */
+/* The files of a model: those that it maps, for the program's SIGBUS handler, and all, which no output may replace. */
 #ifndef TOOL_FILES_H
 #define TOOL_FILES_H
 
@@ -7,5 +7,8 @@
 size_t bt_tool_n_files(const bt_model *m);
 /* All borrowed from the model. *data is NULL for an empty file. */
 void bt_tool_file(const bt_model *m, size_t file_i, const char **path, const void **data, size_t *size);
+
+/* True if `path` is there and is a file that this model is read from, under whatever name. */
+bool bt_tool_is_model_file(const bt_model *m, const char *path);
 
 #endif

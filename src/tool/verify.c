@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "format/safetensors.h"
 #include "tool/logits.h"
 
@@ -68,12 +69,24 @@ static bt_status copy_ids(const char *path, const bt_tensor *t, size_t n_vocab, 
     return BT_OK;
 }
 
+/* Labels are printed in a table: what could steer a terminal is refused. */
+static bool has_control(const char *s, size_t n)
+{
+    for (size_t i = 0; i < n;) {
+        uint32_t c = 0;
+        size_t length = bt_utf8_decode(s + i, n - i, &c);
+        if (length == 0 || c < 0x20 || (c >= 0x7f && c < 0xa0)) return true;
+        i += length;
+    }
+    return false;
+}
+
 static bt_status read_entry(bt_verify *v, const char *path, const bt_tensor *ids, bt_error *e)
 {
     char name[256];
     const char *label = ids->name + strlen("ids.");
     int n = snprintf(name, sizeof name, "logits.%s", label);
-    if (strlen(ids->name) != ids->name_size || n < 0 || (size_t)n >= sizeof name)
+    if (has_control(ids->name, ids->name_size) || n < 0 || (size_t)n >= sizeof name)
         return bt_fail(e, BT_ERR_FORMAT, "%s: the name %s cannot be used", path, ids->name);
     const bt_tensor *logits = bt_tensors_find(v->file, name);
     if (logits == NULL) return bt_fail(e, BT_ERR_FORMAT, "%s: %s has no %s", path, ids->name, name);
