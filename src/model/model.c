@@ -173,9 +173,8 @@ static uint64_t mix(uint64_t h, const void *data, size_t size)
     return h;
 }
 
-/* The configuration as it is written, names, dtypes and shapes of all tensors, and the first bytes of up to 64 of them: a
- * fine-tune has other bytes there, and the same weights under another rope compute something else.
- */
+/* The configuration as it is written, names, dtypes and shapes of all tensors, and the first bytes of up to 64 of
+ * them: a fine-tune has other bytes there, and the same weights under another rope compute something else. */
 static uint64_t fingerprint(const bt_model *m)
 {
     uint64_t h = mix(0xcbf29ce484222325u, m->family->name, strlen(m->family->name));

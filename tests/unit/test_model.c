@@ -349,7 +349,7 @@ static void test_single_file(void **state)
     assert_non_null(strstr(e.message, "config.json"));
 }
 
-/* The same weights under another configuration are another model: what was computed for one must not serve the other. */
+/* The same weights under another configuration are another model: what one computed must not serve the other. */
 static void test_snapshot_of_another_configuration(void **state)
 {
     (void)state;
