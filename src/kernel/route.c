@@ -1,6 +1,6 @@
 /*
- * Choosing k experts of n. k is small (4 to 16) and n about a hundred, so k passes over the scores beat any heap and
- * leave the order of the ties in plain sight: a later candidate must be strictly better.
+ * Choosing k experts of n: one pass that keeps the best so far in order. k is small (4 to 16), so insertion beats any heap
+ * and leaves the order of ties in plain sight: a later candidate must be strictly better.
  *
  * The trap (spec k2-horizon c.5): the bias steers the choice, the weight is the score without it. A wrong version that
  * weighs by score + bias still writes fluent text.
@@ -16,17 +16,16 @@ static bool ranks_before(float a, float b)
     return a != a || a > b;
 }
 
-/* The best candidate that is not in taken[0, n_taken). */
-static size_t best_left(const float *rank, size_t n, const int32_t *taken, size_t n_taken)
+/* ids[0, n_chosen) are in order; i goes where it belongs behind the first n_fixed of them, the last of k falls out. */
+static size_t insert(int32_t *ids, size_t n_chosen, size_t n_fixed, size_t k, const float *rank, size_t i)
 {
-    size_t best = n;
-    for (size_t i = 0; i < n; i++) {
-        bool is_taken = false;
-        for (size_t j = 0; j < n_taken; j++) is_taken |= taken[j] == (int32_t)i;
-        if (!is_taken && (best == n || ranks_before(rank[i], rank[best]))) best = i;
-    }
-    assert(best < n);
-    return best;
+    size_t at = n_chosen;
+    while (at > n_fixed && ranks_before(rank[i], rank[ids[at - 1]])) at--;
+    if (at == k) return n_chosen;
+    if (n_chosen < k) n_chosen++;
+    for (size_t j = n_chosen - 1; j > at; j--) ids[j] = ids[j - 1];
+    ids[at] = (int32_t)i;
+    return n_chosen;
 }
 
 void bt_route_choose(const bt_route *r)
@@ -37,12 +36,14 @@ void bt_route_choose(const bt_route *r)
     assert(r->force < 0 || (size_t)r->force < r->n);
     for (size_t i = 0; i < r->n; i++) rank[i] = r->bias ? score[i] + r->bias[i] : score[i];
 
+    size_t n_fixed = r->force >= 0 && r->k > 0 ? 1 : 0, n_chosen = n_fixed;
+    if (n_fixed > 0) r->ids[0] = r->force;
+    for (size_t i = 0; i < r->n; i++)
+        if (n_fixed == 0 || (int32_t)i != r->force) n_chosen = insert(r->ids, n_chosen, n_fixed, r->k, rank, i);
+    assert(n_chosen == r->k);
+
     double sum = 0;
-    for (size_t i = 0; i < r->k; i++) {
-        size_t id = i == 0 && r->force >= 0 ? (size_t)r->force : best_left(rank, r->n, r->ids, i);
-        r->ids[i] = (int32_t)id;
-        sum += (double)score[id];
-    }
+    for (size_t i = 0; i < r->k; i++) sum += (double)score[r->ids[i]];
     for (size_t i = 0; i < r->k; i++) {
         double w = (double)score[r->ids[i]];
         if (r->renormalise) w /= sum;

@@ -17,11 +17,11 @@
 #    include <math.h>
 #    include <string.h>
 
-#    define W       8u    /* lanes of a vector */
-#    define TILE_R  3u    /* weight rows of a tile */
-#    define TILE_T  4u    /* tokens of a tile */
-#    define K_BLOCK 1280u /* columns whose tokens, TILE_T of them, stay in the L1 */
-#    define LEVEL   BT_CPU_AVX2
+#    define W           8u                  /* lanes of a vector */
+#    define TILE_R      3u                  /* weight rows of a tile */
+#    define TILE_T      4u                  /* tokens of a tile */
+#    define BLOCK_BYTES ((size_t)256 << 10) /* of weights, to stay in the L2 while tokens pass */
+#    define LEVEL       BT_CPU_AVX2
 
 #    define ROWS(F)       F(0) F(1) F(2)
 #    define ROWS_OF(F, t) F(0, t) F(1, t) F(2, t)

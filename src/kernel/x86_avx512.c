@@ -15,11 +15,11 @@
 #    include <math.h>
 #    include <string.h>
 
-#    define W       16u   /* lanes of a vector */
-#    define TILE_R  4u    /* weight rows of a tile */
-#    define TILE_T  6u    /* tokens of a tile */
-#    define K_BLOCK 1280u /* columns whose tokens, TILE_T of them, stay in the L1 */
-#    define LEVEL   BT_CPU_AVX512
+#    define W           16u                 /* lanes of a vector */
+#    define TILE_R      4u                  /* weight rows of a tile */
+#    define TILE_T      6u                  /* tokens of a tile */
+#    define BLOCK_BYTES ((size_t)384 << 10) /* of weights, to stay in the L2 while tokens pass */
+#    define LEVEL       BT_CPU_AVX512
 
 #    define ROWS(F)       F(0) F(1) F(2) F(3)
 #    define ROWS_OF(F, t) F(0, t) F(1, t) F(2, t) F(3, t)

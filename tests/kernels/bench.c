@@ -256,7 +256,7 @@ static void list_attention(list *l, const bench *b, bt_cpu_level level, bt_dtype
 
 static void list_level(list *l, const bench *b, bt_cpu_level level, bool is_top)
 {
-    static const size_t tokens[] = {2, 4, 8, 16, 32, 128};
+    static const size_t tokens[] = {2, 4, 6, 8, 12, 16, 24, 32, 128};
     size_t threads[] = {1, b->n_threads};
     for (size_t i = 0; i < (b->n_threads > 1 ? 2u : 1u); i++) {
         for (bt_dtype d = BT_F32; d < BT_N_WEIGHT_DTYPES; d++) {
@@ -283,6 +283,17 @@ static void list_small(list *l, const bench *b, bt_cpu_level level)
     }
 }
 
+/* Only what --kernel names, and the roofs. */
+static void list_filter(list *l, const char *name)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < l->n; i++) {
+        bool is_roof = l->m[i].fn == run_read || l->m[i].fn == run_fma || l->m[i].fn == run_ping;
+        if (is_roof || strstr(l->m[i].name, name)) l->m[n++] = l->m[i];
+    }
+    l->n = n;
+}
+
 static void list_all(list *l, const bench *b)
 {
     list_roofs(l, b, 1);
@@ -291,7 +302,8 @@ static void list_all(list *l, const bench *b)
     for (bt_cpu_level level = BT_CPU_SCALAR; level <= top; level++) {
         if (b->tables[level].level != level) continue;
         /* the reference on a gibibyte would only be waited for */
-        if (level > BT_CPU_SCALAR || top == BT_CPU_SCALAR) list_level(l, b, level, level == top);
+        if ((level > BT_CPU_SCALAR || top == BT_CPU_SCALAR) && level >= b->o->level_min)
+            list_level(l, b, level, level == top);
         list_small(l, b, level);
     }
 }
@@ -436,6 +448,7 @@ int bench_run(const options *o)
     assert(o->bench_rounds > 0 && o->bench_rounds <= ROUNDS_MAX && o->bench_mib >= 64);
     bench_open(&b, o);
     list_all(&l, &b);
+    if (o->kernel) list_filter(&l, o->kernel);
     for (size_t round = 0; round < o->bench_rounds; round++)
         for (size_t i = 0; i < l.n; i++) {
             if (o->kernel && !strstr(l.m[i].name, o->kernel) && l.m[i].fn != run_read && l.m[i].fn != run_fma) continue;

@@ -254,7 +254,9 @@ void check_linear_invariance(const subject *s)
         if (!check_begin(s, name)) continue;
         invariance_of(s, d, 37, 131);
         invariance_of(s, d, 9, s->o->quick ? 700 : 1411);
+        invariance_of(s, d, 7, 2950); /* more columns than a block: accumulators are put away and taken up again */
         if (!s->o->quick) invariance_of(s, d, 253, 96);
+        if (!s->o->quick) invariance_of(s, d, 29, 5137);
         check_end();
     }
 }
