@@ -194,12 +194,28 @@ static size_t strip_right(bt_added_scan *s, size_t end)
 
 /* ---- the search -------------------------------------------------------------------------------------------------- */
 
-/* The longest token that begins at `at`, and where it ends; NULL: none. */
-static const flags *match_at(const bt_added *a, bt_added_scan *s, size_t at, size_t *end)
+/* Moves s->at to where a token may begin, and gives the end of the text that may belong to it. Text that is not allowed
+ * could not become part of a token however it is written: it is as if it held letters that no token has. */
+static size_t find_allowed(bt_added_scan *s)
+{
+    if (s->allowed == NULL) return s->size;
+    while (s->allowed_i < s->allowed->n) {
+        const bt_span *span = &s->allowed->data[s->allowed_i];
+        assert(span->at <= s->size && span->size <= s->size - span->at);
+        if (s->at < span->at) s->at = span->at;
+        if (s->at < span->at + span->size) return span->at + span->size;
+        s->allowed_i++;
+    }
+    s->at = s->size;
+    return s->size;
+}
+
+/* The longest token that begins at `at` and lies before `limit`, and where it ends; NULL: none. */
+static const flags *match_at(const bt_added *a, bt_added_scan *s, size_t at, size_t limit, size_t *end)
 {
     const flags *longest = NULL;
     uint32_t node = 0;
-    for (size_t i = at; i < s->size; i++) {
+    for (size_t i = at; i < limit; i++) {
         s->n_steps++;
         node = find_child(a, node, (uint8_t)s->text[i]);
         if (node == NODE_NONE) break;
@@ -213,8 +229,9 @@ static const flags *match_at(const bt_added *a, bt_added_scan *s, size_t at, siz
 bool bt_added_next(const bt_added *a, bt_added_scan *s, size_t *gap, size_t *gap_size, int32_t *id)
 {
     while (s->at < s->size) {
-        size_t begin = s->at, end = begin;
-        const flags *token = match_at(a, s, begin, &end);
+        size_t limit = find_allowed(s), begin = s->at, end = begin;
+        if (begin == s->size) break;
+        const flags *token = match_at(a, s, begin, limit, &end);
         s->at = token == NULL ? begin + 1 : end;
         if (token == NULL || (token->single_word && touches_word(s, begin, end))) continue;
         if (token->lstrip) begin = strip_left(s, begin);

@@ -2,7 +2,7 @@
 #ifndef TEXT_ADDED_H
 #define TEXT_ADDED_H
 
-#include "baltoro.h"
+#include "text/split.h"
 
 typedef struct bt_added_token {
     const char *text; /* [size] as written in the file */
@@ -25,12 +25,14 @@ bt_status bt_added_add(bt_added *a, const char *text, size_t size, const bt_adde
                        bt_error *e);
 bool bt_added_is_empty(const bt_added *a);
 
-typedef struct bt_added_scan { /* set text and size, zero the rest */
+typedef struct bt_added_scan { /* set text and size, and allowed if need be; zero the rest */
     const char *text;
     size_t size;
-    size_t at;        /* private: where to look on */
-    size_t done;      /* text before this belongs to a token or was given out */
-    uint64_t n_steps; /* bytes looked at: what a growth test counts */
+    const bt_spans *allowed; /* ascending and apart: a token is found only inside one of them. NULL: everywhere */
+    size_t allowed_i;        /* private: the first that does not end before `at` */
+    size_t at;               /* private: where to look on */
+    size_t done;             /* text before this belongs to a token or was given out */
+    uint64_t n_steps;        /* bytes looked at: what a growth test counts */
 } bt_added_scan;
 
 /* The next token in the text: *id, and before it the text [*gap, *gap + *gap_size) that belongs to no token (often

@@ -25,6 +25,7 @@ typedef struct merger {
     bt_symbol *symbols;
     uint64_t *heap;
     size_t n_heap;
+    bool plain_only;
     uint64_t n_steps;
 } merger;
 
@@ -104,7 +105,9 @@ static void consider(merger *m, uint32_t left)
     uint32_t right = m->symbols[left].next;
     if (right == SYMBOL_NONE) return;
     uint32_t rank = bt_vocab_rank(m->v, m->symbols[left].id, m->symbols[right].id);
-    if (rank != BT_RANK_NONE) heap_push(m, (uint64_t)rank << 32 | left);
+    if (rank == BT_RANK_NONE) return;
+    if (m->plain_only && (m->v->tokens[m->v->merges[rank].merged].flags & BT_TOKEN_ADDED) != 0) return;
+    heap_push(m, (uint64_t)rank << 32 | left);
 }
 
 static void merge_all(merger *m)
@@ -132,7 +135,7 @@ bt_status bt_bpe_encode(const bt_vocab *v, bt_bpe *b, const char *piece, size_t 
     if (n == 0) return BT_OK;
     bt_status st = reserve(b, n, e);
     if (st != BT_OK) return st;
-    merger m = {.v = v, .symbols = b->symbols, .heap = b->heap};
+    merger m = {.v = v, .symbols = b->symbols, .heap = b->heap, .plain_only = b->plain_only};
     for (size_t i = 0; i < n; i++) {
         int32_t id = v->byte_ids[(uint8_t)piece[i]];
         if (id < 0) {

@@ -18,6 +18,7 @@ typedef struct bt_bpe { /* scratch of one encoding, reused from piece to piece; 
     bt_symbol *symbols; /* [capacity] */
     uint64_t *heap;     /* [2 * capacity] */
     size_t capacity;
+    bool plain_only;  /* set it to have no merge make an added token, should the vocabulary list one among the others */
     uint64_t n_steps; /* symbols made + levels that heap entries moved: what a growth test counts */
 } bt_bpe;
 

@@ -22,6 +22,7 @@ void bt_nfc_free(bt_nfc *n)
 {
     bt_free(n->text);
     bt_free(n->codes);
+    bt_free(n->pieces);
     *n = (bt_nfc){0};
 }
 
@@ -132,6 +133,19 @@ static bt_status add_piece(bt_nfc *n, const char *piece, size_t size, size_t *us
     return st;
 }
 
+static bt_status keep_piece(bt_nfc *n, bt_nfc_piece piece, bt_error *e)
+{
+    if (n->n_pieces == n->pieces_capacity) {
+        size_t capacity = n->pieces_capacity == 0 ? 32 : n->pieces_capacity * 2;
+        bt_nfc_piece *more = bt_realloc(n->pieces, capacity, sizeof *more);
+        if (more == NULL) return no_memory(e);
+        n->pieces = more;
+        n->pieces_capacity = capacity;
+    }
+    n->pieces[n->n_pieces++] = piece;
+    return BT_OK;
+}
+
 /* The first byte at or after `at` that is no part of a quiet character; *before: where the character before begins. */
 static size_t skip_quiet(const char *text, size_t size, size_t at, size_t *before)
 {
@@ -161,6 +175,7 @@ bt_status bt_nfc_apply(bt_nfc *n, const char *text, size_t size, const char **ou
 {
     size_t used = 0, done = 0; /* of the result, of the text */
     bt_status st = BT_OK;
+    n->n_pieces = 0;
     n->n_steps += size;
     for (size_t at = 0; at < size && st == BT_OK;) {
         size_t piece = at;
@@ -171,7 +186,10 @@ bt_status bt_nfc_apply(bt_nfc *n, const char *text, size_t size, const char **ou
         if (st != BT_OK) break;
         memcpy(n->text + used, text + done, piece - done);
         used += piece - done;
+        bt_nfc_piece told = {.from = piece, .from_size = at - piece, .to = used};
         st = add_piece(n, text + piece, at - piece, &used, e);
+        told.to_size = used - told.to;
+        if (st == BT_OK && n->keeps_pieces) st = keep_piece(n, told, e);
         done = at;
     }
     if (st != BT_OK) return st;

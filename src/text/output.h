@@ -6,6 +6,7 @@
 #define TEXT_OUTPUT_H
 
 #include "text/chat_schema.h"
+#include "text/messages.h"
 
 /* ---- grammars ---------------------------------------------------------------------------------------------------- */
 
@@ -45,6 +46,8 @@ typedef struct bt_grammar {
     const bt_effort *efforts; /* [n_efforts]; the efforts that it has, under the names that people use */
     size_t n_efforts;
     bool has_reasoning; /* its history wants reasoning in every assistant message */
+    /* Writes a conversation where there is no template; NULL: nobody here can. */
+    bt_status (*native)(const bt_conversation *c, bt_rendered *out, bt_error *e);
 } bt_grammar;
 
 const bt_grammar *bt_grammar_of(const char *family); /* never NULL; borrowed for ever */

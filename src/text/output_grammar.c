@@ -1,6 +1,7 @@
 /* The grammars of answers, one table a family. A name of --reasoning-effort that a family lacks goes to the nearest. */
 #include <string.h>
 
+#include "text/k2_render.h"
 #include "text/output.h"
 
 #define COUNT(list) (sizeof(list) / sizeof(list)[0])
@@ -60,7 +61,8 @@ static const bt_grammar grammars[] = {
      .n_tags = COUNT(k2_tags),
      .efforts = k2_efforts,
      .n_efforts = COUNT(k2_efforts),
-     .has_reasoning = true},
+     .has_reasoning = true,
+     .native = bt_k2_render},
     {.efforts = plain_efforts, .n_efforts = COUNT(plain_efforts)},
 };
 

@@ -237,6 +237,9 @@ bt_status bt_tokenizer_text(const bt_tokenizer *t, int32_t id, unsigned flags, c
 
 typedef struct run { /* one encoding */
     const bt_tokenizer *t;
+    const char *text;          /* all of it */
+    const bt_spans *allowed;   /* where added tokens may be; NULL: everywhere */
+    bt_spans allowed_in_piece; /* the same in the normalised piece at hand */
     bt_ids ids;
     bt_nfc nfc;
     bt_splitting *splitting;
@@ -252,6 +255,7 @@ typedef struct run { /* one encoding */
 static void run_done(run *r)
 {
     bt_free(r->ids.data);
+    bt_free(r->allowed_in_piece.data);
     bt_nfc_free(&r->nfc);
     bt_splitting_close(r->splitting);
     bt_free(r->pieces.data);
@@ -267,6 +271,7 @@ static bt_status encode_piece(run *r, const char *piece, size_t n)
     char key[2 * BT_KEY_BYTES_MAX];
     if (r->t->ignore_merges && n <= BT_KEY_BYTES_MAX) {
         int32_t id = bt_vocab_find(v, key, bytes_to_key(piece, n, key));
+        if (id >= 0 && r->allowed != NULL && bt_tokenizer_is_added(r->t, id)) id = -1;
         if (id >= 0) return bt_ids_add(&r->ids, id, r->e);
     }
     return bt_bpe_encode(v, &r->bpe, piece, n, &r->ids, r->e);
@@ -330,11 +335,11 @@ static bt_status encode_plain(run *r, const char *text, size_t n)
     return st;
 }
 
-/* Encodes text with the tokens of `added` cut out and `rest` applied to what is between them. */
-static bt_status encode_around(run *r, const bt_added *added, const char *text, size_t n,
+/* Encodes text with the tokens of `added` cut out, which lie in `allowed`, and `rest` applied to what is between. */
+static bt_status encode_around(run *r, const bt_added *added, const bt_spans *allowed, const char *text, size_t n,
                                bt_status (*rest)(run *r, const char *text, size_t n))
 {
-    bt_added_scan scan = {.text = text, .size = n};
+    bt_added_scan scan = {.text = text, .size = n, .allowed = allowed};
     bt_status st = BT_OK;
     bool more = !bt_added_is_empty(added);
     if (!more) return rest(r, text, n);
@@ -357,25 +362,81 @@ static bt_status encode_raw(run *r, const char *text, size_t n)
     return st == BT_OK ? encode_plain(r, text, n) : st;
 }
 
-static bt_status encode_raw_special(run *r, const char *text, size_t n)
+/* Where position `at` of a text lies in its normal form. Inside a piece that was normalised as a whole it is moved to the
+ * piece's beginning or end. */
+static size_t normalized_position(const bt_nfc *nfc, size_t at, bool to_end)
 {
-    bt_status st = BT_OK;
-    if (r->t->nfc) st = bt_nfc_apply(&r->nfc, text, n, &text, &n, r->e);
-    return st == BT_OK ? encode_around(r, r->t->added_normalized, text, n, encode_plain) : st;
+    size_t low = 0, high = nfc->n_pieces; /* the first piece that ends behind `at` */
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (nfc->pieces[middle].from + nfc->pieces[middle].from_size > at) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    if (low < nfc->n_pieces && nfc->pieces[low].from < at) {
+        const bt_nfc_piece *p = &nfc->pieces[low];
+        return to_end ? p->to + p->to_size : p->to;
+    }
+    if (low == 0) return at;
+    const bt_nfc_piece *before = &nfc->pieces[low - 1];
+    return before->to + before->to_size + (at - (before->from + before->from_size));
 }
 
-static bt_status encode(const bt_tokenizer *t, const char *text, size_t size, unsigned flags, int32_t **ids, size_t *n,
-                        bt_encode_steps *steps, bt_error *e)
+/* Fills r->allowed_in_piece for the piece [at, at + n) of the text, which was just normalised. Characters that were
+ * normalised together are allowed together or not at all. */
+static bt_status narrow_allowed(run *r, size_t at, size_t n)
+{
+    bt_status st = BT_OK;
+    const bt_spans *all = r->allowed;
+    size_t low = 0, high = all->n;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (all->data[middle].at + all->data[middle].size > at) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    r->allowed_in_piece.n = 0;
+    for (; low < all->n && all->data[low].at < at + n && st == BT_OK; low++) {
+        size_t begin = all->data[low].at < at ? 0 : all->data[low].at - at;
+        size_t end = all->data[low].at + all->data[low].size - at;
+        begin = normalized_position(&r->nfc, begin, true);
+        end = normalized_position(&r->nfc, end > n ? n : end, false);
+        if (begin < end) st = bt_spans_add(&r->allowed_in_piece, begin, end - begin, r->e);
+    }
+    return st;
+}
+
+static bt_status encode_raw_special(run *r, const char *text, size_t n)
+{
+    const char *normal = text;
+    size_t n_normal = n;
+    const bt_added *added = r->t->added_normalized;
+    bool is_narrowed = r->allowed != NULL && !bt_added_is_empty(added);
+    bt_status st = BT_OK;
+    r->nfc.n_pieces = 0;
+    if (r->t->nfc) st = bt_nfc_apply(&r->nfc, text, n, &normal, &n_normal, r->e);
+    if (st == BT_OK && is_narrowed) st = narrow_allowed(r, (size_t)(text - r->text), n);
+    if (st != BT_OK) return st;
+    return encode_around(r, added, is_narrowed ? &r->allowed_in_piece : NULL, normal, n_normal, encode_plain);
+}
+
+static bt_status encode(const bt_tokenizer *t, const char *text, size_t size, unsigned flags, const bt_spans *allowed,
+                        int32_t **ids, size_t *n, bt_encode_steps *steps, bt_error *e)
 {
     if (size > TEXT_BYTES_MAX) {
         return bt_fail(e, BT_ERR_USAGE, "a text of %zu bytes; the limit is %zu", size, TEXT_BYTES_MAX);
     }
     size_t valid = bt_utf8_valid_prefix(text, size);
     if (valid != size) return bt_fail(e, BT_ERR_USAGE, "the text is not UTF-8 at byte %zu", valid);
-    run r = {.t = t, .e = e};
+    run r = {.t = t, .text = text, .allowed = allowed, .e = e};
+    r.nfc.keeps_pieces = r.bpe.plain_only = allowed != NULL;
     bt_status st = bt_splitting_open(size, t->n_splitters, steps != NULL, &r.splitting, e);
     if (st == BT_OK && (flags & BT_TEXT_SPECIAL) != 0) {
-        st = encode_around(&r, t->added, text, size, encode_raw_special);
+        st = encode_around(&r, t->added, allowed, text, size, encode_raw_special);
     } else if (st == BT_OK) {
         st = encode_raw(&r, text, size);
     }
@@ -397,13 +458,19 @@ static bt_status encode(const bt_tokenizer *t, const char *text, size_t size, un
 bt_status bt_tokenizer_encode(const bt_tokenizer *t, const char *text, size_t size, unsigned flags, int32_t **ids,
                               size_t *n, bt_error *e)
 {
-    return encode(t, text, size, flags, ids, n, NULL, e);
+    return encode(t, text, size, flags, NULL, ids, n, NULL, e);
+}
+
+bt_status bt_tokenizer_encode_allowed(const bt_tokenizer *t, const char *text, size_t size, const bt_spans *allowed,
+                                      int32_t **ids, size_t *n, bt_error *e)
+{
+    return encode(t, text, size, BT_TEXT_SPECIAL, allowed, ids, n, NULL, e);
 }
 
 bt_status bt_tokenizer_encode_counted(const bt_tokenizer *t, const char *text, size_t size, unsigned flags,
                                       int32_t **ids, size_t *n, bt_encode_steps *steps, bt_error *e)
 {
-    return encode(t, text, size, flags, ids, n, steps, e);
+    return encode(t, text, size, flags, NULL, ids, n, steps, e);
 }
 
 /* ---- decoding ---------------------------------------------------------------------------------------------------- */

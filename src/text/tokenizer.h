@@ -2,7 +2,7 @@
 #ifndef TEXT_TOKENIZER_H
 #define TEXT_TOKENIZER_H
 
-#include "baltoro.h"
+#include "text/split.h"
 
 /* A tokenizer from the text of tokenizer.json and of tokenizer_config.json (NULL: there is none). */
 bt_status bt_tokenizer_open_text(const char *json, size_t json_size, const char *config, size_t config_size,
@@ -12,6 +12,13 @@ bt_status bt_tokenizer_open_text(const char *json, size_t json_size, const char 
 bt_status bt_tokenizer_text(const bt_tokenizer *t, int32_t id, unsigned flags, const char **text, size_t *size,
                             bt_error *e);
 size_t bt_tokenizer_token_bytes_max(const bt_tokenizer *t);
+
+/* Encodes a text of two origins. Added tokens, whatever their flags, are found only where all their bytes lie inside one
+ * of `allowed` (ascending, apart); everything else is tokenised as plain text, in one piece between two such tokens, and
+ * never gives the id of an added token. What is told from outside therefore cannot say a control token; where it does not
+ * try to, the ids are those of BT_TEXT_SPECIAL. */
+bt_status bt_tokenizer_encode_allowed(const bt_tokenizer *t, const char *text, size_t size, const bt_spans *allowed,
+                                      int32_t **ids, size_t *n, bt_error *e);
 
 /* The work of an encoding, counted where a bad input could make it grow faster than n log n. */
 typedef struct bt_encode_steps {
