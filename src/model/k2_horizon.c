@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "model/model.h"
 #include "model/rope.h"
 
@@ -613,7 +614,7 @@ static void fact(bt_fact_fn fn, void *user, const k2_shape *s, const char *key, 
 
 static void fact(bt_fact_fn fn, void *user, const k2_shape *s, const char *key, const char *format, ...)
 {
-    char value[128];
+    char value[256];
     va_list args;
     va_start(args, format);
     (void)vsnprintf(value, sizeof value, format, args);
@@ -621,6 +622,21 @@ static void fact(bt_fact_fn fn, void *user, const k2_shape *s, const char *key, 
     bool is_default = false;
     for (size_t i = 0; i < s->n_defaults; i++) is_default = is_default || strcmp(s->defaults[i], key) == 0;
     fn(user, key, value, is_default);
+}
+
+typedef struct exact {
+    char text[40];
+} exact;
+
+/* All digits that count: models that differ must not look the same. */
+static exact exactly(double v)
+{
+    bt_text t = {NULL, 0, 0, false};
+    exact x;
+    bt_text_json_f64(&t, v);
+    (void)snprintf(x.text, sizeof x.text, "%s", bt_text_ok(&t) ? t.data : "?");
+    bt_text_free(&t);
+    return x;
 }
 
 static void k2_describe(const void *shape, bt_fact_fn fn, void *user)
@@ -639,13 +655,14 @@ static void k2_describe(const void *shape, bt_fact_fn fn, void *user)
     fact(fn, user, s, "rope_head_dim", "%zu", s->rope_dim);
     fact(fn, user, s, "max_position_embeddings", "%zu", s->max_position);
     fact(fn, user, s, "layernorm_num_groups", "%zu", s->n_groups);
-    fact(fn, user, s, "rms_norm_eps", "%g", s->eps);
+    fact(fn, user, s, "rms_norm_eps", "%s", exactly(s->eps).text);
     if (s->rope.type == BT_ROPE_YARN) {
-        fact(fn, user, s, "rope_parameters",
-             "yarn, theta %g, factor %g over %g, betas %g and %g, attention factor %.9g", s->rope.theta, s->rope.factor,
-             s->rope.original_positions, s->rope.beta_fast, s->rope.beta_slow, s->rope.attention_factor);
+        const bt_rope *r = &s->rope;
+        fact(fn, user, s, "rope_parameters", "yarn, theta %s, factor %s over %s, betas %s and %s, attention factor %s",
+             exactly(r->theta).text, exactly(r->factor).text, exactly(r->original_positions).text,
+             exactly(r->beta_fast).text, exactly(r->beta_slow).text, exactly(r->attention_factor).text);
     } else {
-        fact(fn, user, s, "rope_theta", "%g", s->rope.theta);
+        fact(fn, user, s, "rope_theta", "%s", exactly(s->rope.theta).text);
     }
     fact(fn, user, s, "query_key_norm", "%s", s->qk_norm ? "true" : "false");
     fact(fn, user, s, "attention_gate_func", "%s", gates[s->gate]);
@@ -658,7 +675,7 @@ static void k2_describe(const void *shape, bt_fact_fn fn, void *user)
     fact(fn, user, s, "num_shared_experts", "%zu", s->n_shared);
     fact(fn, user, s, "decoder_sparse_step", "%zu", s->sparse_step);
     fact(fn, user, s, "router_score_func", "%s", s->sigmoid_router ? "sigmoid" : "softmax");
-    fact(fn, user, s, "router_scaling_factor", "%g", s->router_scale);
+    fact(fn, user, s, "router_scaling_factor", "%s", exactly(s->router_scale).text);
     fact(fn, user, s, "norm_topk_prob", "%s", s->renormalise ? "true" : "false");
     fact(fn, user, s, "moe_gate_bias", "%s", s->router_bias ? "true" : "false");
     fact(fn, user, s, "mova_num_experts", "%zu", s->n_values);
