@@ -405,21 +405,25 @@ static bt_jv slice_range(bt_jx *x, bt_jv v, int64_t start, int64_t stop, int64_t
     return v;
 }
 
+static bt_jv bad_slice(bt_jx *x)
+{
+    return bt_jx_fail(x, "slice indices must be integers or None");
+}
+
+/* Unlike a missing item, a slice that cannot be taken is an error in Jinja2. */
 bt_jv bt_jv_slice(bt_jx *x, bt_jv v, bt_jv start, bt_jv stop, bt_jv step)
 {
     size_t length = 0;
     if (v.kind == JV_UNDEFINED) return bt_jx_fail_undefined(x, v);
     bool sequence = v.kind == JV_STRING || v.kind == JV_LIST || v.kind == JV_TUPLE || v.kind == JV_RANGE;
-    bt_jv none = bt_jv_of(JV_NONE);
-    if (!sequence || !bt_jv_length(x, v, &length)) return absent(x, v, none);
-    int64_t n = (int64_t)length, by, from, to;
-    if (!slice_step(step, n + 1, &by)) return absent(x, v, none);
+    if (!sequence || !bt_jv_length(x, v, &length)) return bt_jx_fail(x, "a %s cannot be sliced", bt_jv_type(v));
+    int64_t n = (int64_t)length, most = n + 1, by, from, to;
+    if (v.kind == JV_RANGE) most = INT64_MAX / (v.range->step < 0 ? -v.range->step : v.range->step); /* it is shown */
+    if (!slice_step(step, most, &by)) return bad_slice(x);
     if (by == 0) return bt_jx_fail(x, "slice step cannot be zero");
     bool back = by < 0;
-    if (!slice_end(start, n, back ? n - 1 : 0, back ? -1 : 0, back ? n - 1 : n, &from) ||
-        !slice_end(stop, n, back ? -1 : n, back ? -1 : 0, back ? n - 1 : n, &to)) {
-        return absent(x, v, none);
-    }
+    if (!slice_end(start, n, back ? n - 1 : 0, back ? -1 : 0, back ? n - 1 : n, &from)) return bad_slice(x);
+    if (!slice_end(stop, n, back ? -1 : n, back ? -1 : 0, back ? n - 1 : n, &to)) return bad_slice(x);
     if (v.kind == JV_RANGE) return slice_range(x, v, from, to, by);
     int64_t span = back ? from - to : to - from;
     size_t count = span <= 0 ? 0 : (size_t)((span - 1) / (back ? -by : by) + 1);

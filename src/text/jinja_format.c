@@ -153,7 +153,8 @@ static void write_c_float(number_text *t, char type, bool alternate, size_t prec
         n = alternate ? snprintf(text, sizeof text, "%#.*f", p, v) : snprintf(text, sizeof text, "%.*f", p, v);
         break;
     default:
-        n = alternate ? snprintf(text, sizeof text, "%#.*g", p, v) : snprintf(text, sizeof text, "%.*g", p, v);
+        assert(!alternate); /* see write_alternate_general */
+        n = snprintf(text, sizeof text, "%.*g", p, v);
         break;
     }
     assert(n > 0);
@@ -164,6 +165,17 @@ static void write_c_float(number_text *t, char type, bool alternate, size_t prec
         if (ours) t->body[t->size++] = text[i];
         if (!ours && (t->size == 0 || t->body[t->size - 1] != '.')) t->body[t->size++] = '.';
     }
+}
+
+/* "%#g" keeps its zeros. By hand: some C libraries lose them where rounding carries into a new digit. */
+static void write_alternate_general(number_text *t, size_t precision, double v)
+{
+    char digits[PRECISION_MAX];
+    int exponent = 0;
+    if (precision == 0) precision = 1;
+    if (v != 0) bt_py_float_digits(v, precision, digits, &exponent);
+    bool plain = exponent >= -4 && exponent < (int)precision;
+    write_c_float(t, plain ? 'f' : 'e', true, plain ? (size_t)((int)precision - 1 - exponent) : precision - 1, v);
 }
 
 /* format(v, ".3") without a type: like g, but always with a point or an exponent, which comes one digit earlier. */
@@ -220,7 +232,11 @@ static bool write_float(bt_jx *x, number_text *t, const spec *s, double v)
         write_general(t, precision, magnitude);
     } else {
         char c = percent ? 'f' : type == 'n' ? 'g' : (char)(type | 0x20);
-        write_c_float(t, c, s->alternate, precision, magnitude);
+        if (c == 'g' && s->alternate) {
+            write_alternate_general(t, precision, magnitude);
+        } else {
+            write_c_float(t, c, s->alternate, precision, magnitude);
+        }
     }
     if (s->no_negative_zero && negative && is_negative_zero(t)) negative = false;
     if (percent) t->body[t->size++] = '%';
@@ -399,6 +415,9 @@ static bool percent_char(bt_jx *x, const spec *s, bt_jv v)
     bt_js content = {.data = bytes, .message = v.message};
     if (v.kind == JV_STRING && bt_js_length(v.s) == 1) {
         content = *v.s;
+    } else if (v.kind == JV_BOOL) {
+        bytes[0] = (char)v.b;
+        content.size = 1;
     } else if (v.kind == JV_INT && v.i >= 0 && v.i <= 0x10ffff && (v.i < 0xd800 || v.i > 0xdfff)) {
         content.size = bt_utf8_encode((uint32_t)v.i, bytes);
     } else {
@@ -554,8 +573,8 @@ static bool format_integer(bt_jx *x, spec *s, bt_jv v)
         put_padded(x, s, &content, 1, '>', v.message);
         return true;
     }
-    if (s->grouping == ',' && s->type != '\0' && s->type != 'd') {
-        return !bt_failed(bt_jx_fail(x, "Cannot specify ',' with '%c'", s->type));
+    if (s->type == 'n' ? s->grouping != '\0' : s->grouping == ',' && s->type != '\0' && s->type != 'd') {
+        return !bt_failed(bt_jx_fail(x, "Cannot specify '%c' with '%c'", s->grouping, s->type));
     }
     if (v.kind == JV_BIG) return !bt_failed(bt_jx_fail(x, "an integer beyond 64 bits"));
     write_integer(&t, s, i);
@@ -575,6 +594,8 @@ static bool format_value(bt_jx *x, const bt_js *text, bt_jv v)
     if (!parse_spec(x, text, true, &s)) return false;
     if (v.kind != JV_FLOAT && (s.type == '\0' || strchr("bcdoxXn", s.type) != NULL)) return format_integer(x, &s, v);
     if (s.type != '\0' && strchr("eEfFgGn%", s.type) == NULL) return unknown_code(x, &s, v);
+    if (s.type == 'n' && s.grouping != '\0')
+        return !bt_failed(bt_jx_fail(x, "Cannot specify '%c' with 'n'", s.grouping));
     number_text t;
     if (!write_float(x, &t, &s, d)) return false;
     put_number(x, &s, &t, v.message);

@@ -331,7 +331,8 @@ static bt_jdict *make_dict(bt_jx *x, const bt_jargs *a, const char *what)
     if (source.kind == JV_DICT) source = (bt_jv){.kind = JV_VIEW, .view = VIEW_ITEMS, .dict = source.dict};
     bt_jiter it;
     bt_jnext next = NEXT_END;
-    if (source.kind != JV_MISSING && !bt_jiter_begin(x, source, &it)) return NULL;
+    if (source.kind == JV_UNDEFINED) (void)bt_jx_fail_undefined(x, source); /* Python asks it for its keys */
+    if (x->failed || (source.kind != JV_MISSING && !bt_jiter_begin(x, source, &it))) return NULL;
     while (source.kind != JV_MISSING && (next = bt_jiter_next(x, &it, &item)) == NEXT_ITEM) {
         bt_jlist *pair = bt_jlist_new(x, 2);
         if (pair == NULL || !bt_jv_collect(x, item, pair)) return NULL;

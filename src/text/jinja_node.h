@@ -274,7 +274,6 @@ typedef struct bt_jtuple_rules {
     bool namespaces;   /* ns.attr is a target */
     bool no_condition; /* no `x if y` */
     bool parenthesised;
-    const char *end; /* a word that ends the tuple, or NULL */
 } bt_jtuple_rules;
 bt_jnode *bt_jparse_tuple(bt_jparser *p, bt_jtuple_rules rules);
 bt_jnode *bt_jparse_expression(bt_jparser *p);

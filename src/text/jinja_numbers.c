@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "text/jinja_access.h"
 #include "text/jinja_filters.h"
 #include "text/jinja_node.h"
@@ -49,10 +50,17 @@ static bt_jv whole(bt_jx *x, double f, bool message)
     return big(x, text, (size_t)n, message);
 }
 
-/* A string without the white space around it, as int() and float() read it. */
+/* A string without the white space around it, decimal digits of every script as ASCII: so int() and float() read it. */
 static bool trimmed(bt_jx *x, bt_jv v, const char **text, size_t *size)
 {
     bt_jv s = bt_js_strip(x, v.s, NULL, STRIP_BOTH);
+    size_t begin = bt_out_begin(x);
+    for (size_t at = 0, n; !bt_failed(s) && at < s.s->size; at += n) {
+        uint32_t c = 0;
+        n = bt_utf8_decode(s.s->data + at, s.s->size - at, &c);
+        bt_out_char(x, c >= 0x80 && bt_py_is_decimal(c) ? '0' + bt_py_decimal_value(c) : c, v.message);
+    }
+    s = bt_out_take(x, begin, v.message);
     if (bt_failed(s)) return false;
     *text = s.s->data;
     *size = s.s->size;

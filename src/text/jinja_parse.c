@@ -284,10 +284,9 @@ bt_jnode *bt_jparse_primary(bt_jparser *p, bool namespaces)
     return n;
 }
 
-static bool tuple_ends(const bt_jparser *p, bt_jtuple_rules rules)
+static bool tuple_ends(const bt_jparser *p)
 {
-    if (p->at->kind == TK_VARIABLE_END || p->at->kind == TK_BLOCK_END || bt_jparse_is_op(p, ')')) return true;
-    return rules.end != NULL && bt_jparse_is_name(p, rules.end);
+    return p->at->kind == TK_VARIABLE_END || p->at->kind == TK_BLOCK_END || bt_jparse_is_op(p, ')');
 }
 
 static bt_jnode *parse_or(bt_jparser *p);
@@ -299,7 +298,7 @@ bt_jnode *bt_jparse_tuple(bt_jparser *p, bt_jtuple_rules rules)
     bool is_tuple = false;
     for (;;) {
         if (items.n > 0 && !bt_jparse_expect_op(p, ',')) return NULL;
-        if (tuple_ends(p, rules)) break;
+        if (tuple_ends(p)) break;
         bt_jnode *item = rules.targets        ? bt_jparse_primary(p, rules.namespaces)
                          : rules.no_condition ? parse_or(p)
                                               : bt_jparse_expression(p);

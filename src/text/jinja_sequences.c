@@ -19,9 +19,9 @@ typedef struct getter {
     bool as_list; /* of sort */
 } getter;
 
-static bool given(bt_jv v)
+static bool given(bt_jv v) /* an all-zero value is not */
 {
-    return v.kind != JV_MISSING && v.kind != JV_NONE;
+    return v.kind > JV_MISSING && v.kind != JV_NONE;
 }
 
 /* One step of "a.b.0": an integer where it is all digits. */

@@ -83,9 +83,9 @@ static bool check_target(bt_jparser *p, const bt_jnode *n)
     return bt_jparse_fail_at(p, n->line, n->column, BT_ERR_FORMAT, "this cannot be assigned to");
 }
 
-static bt_jnode *parse_target(bt_jparser *p, const char *end, bool namespaces)
+static bt_jnode *parse_target(bt_jparser *p, bool namespaces)
 {
-    bt_jnode *n = bt_jparse_tuple(p, (bt_jtuple_rules){.targets = true, .namespaces = namespaces, .end = end});
+    bt_jnode *n = bt_jparse_tuple(p, (bt_jtuple_rules){.targets = true, .namespaces = namespaces});
     return n != NULL && check_target(p, n) ? n : NULL;
 }
 
@@ -96,13 +96,13 @@ static bt_jnode *parse_for(bt_jparser *p)
     static const char *const ends[] = {"endfor", "else", NULL};
     const bt_jtok *tag = p->at++;
     bt_jnode *n = bt_jparse_node(p, JN_FOR, tag);
-    if (n == NULL || (n->target = parse_target(p, "in", false)) == NULL) return NULL;
+    if (n == NULL || (n->target = parse_target(p, false)) == NULL) return NULL;
     if (!bt_jparse_skip_name(p, "in")) {
         char room[80];
         (void)bt_jparse_fail(p, p->at, "expected 'in', found %s", bt_jtok_text(p->at, room));
         return NULL;
     }
-    n->iter = bt_jparse_tuple(p, (bt_jtuple_rules){.no_condition = true, .end = "recursive"});
+    n->iter = bt_jparse_tuple(p, (bt_jtuple_rules){.no_condition = true});
     if (n->iter == NULL) return NULL;
     bool soft = p->soft;
     p->soft = false; /* the rest has scopes of its own */
@@ -150,7 +150,7 @@ static bt_jnode *parse_if(bt_jparser *p)
 static bt_jnode *parse_set(bt_jparser *p)
 {
     const bt_jtok *tag = p->at++;
-    bt_jnode *target = parse_target(p, NULL, true);
+    bt_jnode *target = parse_target(p, true);
     if (target == NULL) return NULL;
     if (bt_jparse_skip_op(p, '=')) {
         bt_jnode *n = bt_jparse_node(p, JN_SET, tag);
@@ -261,7 +261,7 @@ static bt_jnode *parse_with(bt_jparser *p)
     bt_jnodes targets = {0}, values = {0};
     while (n != NULL && p->at->kind != TK_BLOCK_END) {
         if (targets.n > 0 && !bt_jparse_expect_op(p, ',')) return NULL;
-        bt_jnode *target = parse_target(p, NULL, false);
+        bt_jnode *target = parse_target(p, false);
         if (target == NULL || !bt_jparse_expect_op(p, '=')) return NULL;
         bt_jnode *value = bt_jparse_expression(p);
         if (value == NULL) return NULL;

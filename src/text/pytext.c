@@ -202,6 +202,15 @@ bool bt_py_is_decimal(uint32_t c)
     return c < 0x80 ? c >= '0' && c <= '9' : category(c) == UTF8PROC_CATEGORY_ND;
 }
 
+/* Unicode lays the digits of a script out in order, and sets of ten side by side only where the first begins with 0. */
+uint32_t bt_py_decimal_value(uint32_t c)
+{
+    assert(bt_py_is_decimal(c));
+    uint32_t first = c;
+    while (first > 0 && bt_py_is_decimal(first - 1)) first--;
+    return (c - first) % 10;
+}
+
 bool bt_py_is_digit(uint32_t c)
 {
     return bt_py_is_decimal(c) || in_ranges(digit_beyond_nd, COUNT(digit_beyond_nd), c);

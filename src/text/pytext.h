@@ -8,6 +8,7 @@ bool bt_py_is_space(uint32_t c);
 bool bt_py_is_printable(uint32_t c);
 bool bt_py_is_alpha(uint32_t c);
 bool bt_py_is_decimal(uint32_t c);
+uint32_t bt_py_decimal_value(uint32_t c); /* 0 to 9, of a decimal digit */
 bool bt_py_is_digit(uint32_t c);
 bool bt_py_is_numeric(uint32_t c);
 bool bt_py_is_word(uint32_t c); /* \w of re: letters, numbers, underscore */
