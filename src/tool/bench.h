@@ -1,6 +1,6 @@
 /*
- * How fast a model is here, and how far that is from what the machine can do. One run measures the prompt, the decode, the
- * memory and the machine's limits in turn, so that what else the machine does touches all of them alike.
+ * How fast a model is here, and how far that is from what the machine can do. One run measures the prompt, the decode,
+ * the memory and the machine's limits in turn, so that what else the machine does touches all of them alike.
  */
 #ifndef TOOL_BENCH_H
 #define TOOL_BENCH_H

@@ -80,7 +80,7 @@ bt_bench_memory bt_bench_memory_now(void)
     return m;
 }
 
-/* ---- files in the page cache --------------------------------------------------------------------------------------- */
+/* ---- files in the page cache ------------------------------------------------------------------------------------ */
 
 typedef void (*file_fn)(void *user, int fd, size_t size);
 

@@ -1,6 +1,6 @@
 /*
- * Reports of a benchmark: a page for people, an object for programs, and the ratios of two runs. docs/bench.md documents
- * every key. Figures of the first depth also stand at the top of the object, where most readers look.
+ * Reports of a benchmark: a page for people, an object for programs, and the ratios of two runs. docs/bench.md
+ * documents every key. Figures of the first depth also stand at the top of the object, where most readers look.
  */
 #include <ctype.h>
 #include <inttypes.h>
@@ -35,8 +35,7 @@ static const char *const class_keys[BT_N_CLASSES] = {
 static const double percents[] = {50, 90, 95, 99};
 #define N_PERCENTS (sizeof percents / sizeof *percents)
 
-/* ---- ranges of a depth ----------------------------------------------------------------------------------------------
- */
+/* ---- ranges of a depth ------------------------------------------------------------------------------------------ */
 
 typedef struct figures {
     bt_range prompt, prompt_fraction, decode, decode_fraction, first_ms;
@@ -122,8 +121,7 @@ static figures figures_of(const bt_bench *b, const bt_bench_depth *d)
     return f;
 }
 
-/* ---- for people -----------------------------------------------------------------------------------------------------
- */
+/* ---- for people ------------------------------------------------------------------------------------------------- */
 
 static void print_range(bt_text *t, const char *name, const char *unit, bt_range r, double scale)
 {
@@ -196,8 +194,7 @@ void bt_bench_print(bt_text *t, const bt_bench *b)
                    (double)b->plan.kv / 1e6, (double)b->peak.peak / 1e6);
 }
 
-/* ---- for programs ---------------------------------------------------------------------------------------------------
- */
+/* ---- for programs ----------------------------------------------------------------------------------------------- */
 
 static void put_text(bt_text *t, const char *key, const char *value)
 {
@@ -438,8 +435,7 @@ void bt_bench_file_name(const bt_bench *b, bt_text *t)
     bt_text_printf(t, "_%s_kv%s_ctx%zu_%s.json", b->weights, b->kv, b->plan.context, b->device);
 }
 
-/* ---- two runs -------------------------------------------------------------------------------------------------------
- */
+/* ---- two runs --------------------------------------------------------------------------------------------------- */
 
 static const bt_json_node *member(const bt_json_node *n, const char *key)
 {

@@ -34,7 +34,7 @@ typedef struct k2_numbers {
 #define LAYERS_MAX  1024u
 #define EXPERTS_MAX 4096u
 
-/* ---- the table --------------------------------------------------------------------------------------------------- */
+/* ---- the table -------------------------------------------------------------------------------------------------- */
 
 #define FAMILY_VOCAB .n_vocab = 250624, .im_start = 250018, .think = 250029, .pad = BT_NONE, .max_position = 524288
 
@@ -94,7 +94,7 @@ static const k2_numbers k2_mova_tiny = {
     .n_values = 6, .n_values_active = 2, .has_gate = true,
 };
 
-/* ---- the caller's choice ----------------------------------------------------------------------------------------- */
+/* ---- the caller's choice ---------------------------------------------------------------------------------------- */
 
 static uint32_t layers_of(const k2_numbers *k, const bt_preset_choice *c)
 {
@@ -133,7 +133,7 @@ static bt_status k2_check(const void *numbers, const bt_preset_choice *c, bt_err
     return BT_OK;
 }
 
-/* ---- config.json ------------------------------------------------------------------------------------------------- */
+/* ---- config.json ------------------------------------------------------------------------------------------------ */
 
 static void put_raw(bt_text *t, const char *key, const char *value)
 {
@@ -333,7 +333,7 @@ static void k2_config(const void *numbers, const bt_preset_choice *c, const bt_t
     bt_text_printf(t, "  \"vocab_size\": %" PRIu32 "\n}\n", k->n_vocab);
 }
 
-/* ---- weights and ids --------------------------------------------------------------------------------------------- */
+/* ---- weights and ids -------------------------------------------------------------------------------------------- */
 
 static const char *k2_scale_suffix(const void *numbers)
 {
@@ -374,7 +374,7 @@ static bt_synth_vocab k2_vocab(const void *numbers)
                             .max_position = k->max_position};
 }
 
-/* ---- the rows ---------------------------------------------------------------------------------------------------- */
+/* ---- the rows --------------------------------------------------------------------------------------------------- */
 
 #define K2(preset_name, preset_numbers)                                                                                \
     {                                                                                                                  \

@@ -95,8 +95,7 @@ void bt_roof_set_mapping(bt_roof *r, const bt_span *spans, size_t n_spans)
     r->n_spans = n_spans;
 }
 
-/* ---- reading --------------------------------------------------------------------------------------------------------
- */
+/* ---- reading ---------------------------------------------------------------------------------------------------- */
 
 static size_t pieces_of(size_t size)
 {
@@ -194,8 +193,7 @@ double bt_roof_read_best(const bt_roof_sample *s, int all_threads)
     return best;
 }
 
-/* ---- multiplying ----------------------------------------------------------------------------------------------------
- */
+/* ---- multiplying ------------------------------------------------------------------------------------------------ */
 
 static void multiply(void *arg, size_t thread_i)
 {
@@ -216,8 +214,7 @@ static double multiply_rate(bt_roof *r, size_t n_threads)
     return best;
 }
 
-/* ---- a cache line there and back ------------------------------------------------------------------------------------
- */
+/* ---- a cache line there and back -------------------------------------------------------------------------------- */
 
 static void trip(void *arg, size_t thread_i)
 {

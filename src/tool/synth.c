@@ -53,7 +53,7 @@ static bt_status fail_errno(bt_error *e, const char *path, const char *what, int
     return bt_fail(e, full ? BT_ERR_MEMORY : BT_ERR_IO, "%s: %s: %s", path, what, strerror(fault));
 }
 
-/* ---- chunks ------------------------------------------------------------------------------------------------------ */
+/* ---- chunks ----------------------------------------------------------------------------------------------------- */
 
 static bt_status write_at(int fd, const char *path, const uint8_t *data, size_t n, uint64_t at, bt_error *e)
 {
@@ -166,7 +166,7 @@ static bt_status sync_shards(job *j, bt_error *e)
     return st;
 }
 
-/* ---- the small files --------------------------------------------------------------------------------------------- */
+/* ---- the small files -------------------------------------------------------------------------------------------- */
 
 static bt_status write_file(const char *folder, const char *name, const bt_text *t, bt_error *e)
 {
@@ -210,7 +210,7 @@ static bt_status write_files(job *j, bt_error *e)
     return st;
 }
 
-/* ---- folders ----------------------------------------------------------------------------------------------------- */
+/* ---- folders ---------------------------------------------------------------------------------------------------- */
 
 /* OUT without slashes at its end; bt_free by the caller. */
 static char *trimmed(const char *path)

@@ -21,7 +21,7 @@
 #define NAME_BYTES_MAX  300u
 #define SCALE_DEVIATION 0.1
 
-/* ---- random numbers ---------------------------------------------------------------------------------------------- */
+/* ---- random numbers --------------------------------------------------------------------------------------------- */
 
 static uint64_t key_of(uint64_t seed, const char *name)
 {
@@ -131,7 +131,7 @@ void bt_synth_fill(const bt_synth_layout *l, size_t shard_i, uint64_t from, void
     }
 }
 
-/* ---- tensors of a shard ------------------------------------------------------------------------------------------ */
+/* ---- tensors of a shard ----------------------------------------------------------------------------------------- */
 
 typedef struct maker {
     const bt_preset *preset;
@@ -259,7 +259,7 @@ static bt_status make_shard(maker *m, size_t shard_i)
     return BT_OK;
 }
 
-/* ---- the whole --------------------------------------------------------------------------------------------------- */
+/* ---- the whole -------------------------------------------------------------------------------------------------- */
 
 /* The list that a config text calls for. */
 static bt_status list_of(const bt_text *config, bt_tensor_list *list, bt_error *e)

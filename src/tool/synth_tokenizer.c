@@ -42,7 +42,7 @@ typedef struct writer {
     bt_error *e;
 } writer;
 
-/* ---- bytes ------------------------------------------------------------------------------------------------------- */
+/* ---- bytes ------------------------------------------------------------------------------------------------------ */
 
 /* GPT-2's way: printable bytes stand for themselves and come first, the others are 256, 257, ... */
 static void fill_bytes(writer *w)
@@ -96,7 +96,7 @@ static size_t merge_bytes(const writer *w, uint32_t i, uint8_t bytes[3], size_t 
     return 3;
 }
 
-/* ---- JSON -------------------------------------------------------------------------------------------------------- */
+/* ---- JSON ------------------------------------------------------------------------------------------------------- */
 
 static void put_letters(writer *w, const uint8_t *bytes, size_t n)
 {
@@ -192,7 +192,7 @@ static void put_model(writer *w)
     flush(w);
 }
 
-/* ---- files ------------------------------------------------------------------------------------------------------- */
+/* ---- files ------------------------------------------------------------------------------------------------------ */
 
 static bt_status write_json(const char *path, const bt_synth_vocab *v, bt_error *e)
 {

@@ -12,7 +12,7 @@ from cli import MODELS, check, finish, folder, make_model, refused, run  # noqa:
 MOVA = os.path.join(MODELS, "k2-mova")
 here = folder()
 
-# ---- one run, two depths ----------------------------------------------------------------------------------------------
+# ---- one run, two depths --------------------------------------------------------------------------------------------
 
 r = run("bench", MOVA, "-p", "8", "-n", "3", "-r", "2", "-d", "20,0", "-t", "2", "--json", "-o", here)
 check("it measures", r.code == 0, r)
@@ -22,7 +22,8 @@ check("the file is named by what was measured",
       len(names) == 1 and names[0][8:] == "_k2-mova_bf16_kvf32_ctx28_cpu.json" and names[0][:8].isdigit(), names)
 stored = os.path.join(here, names[0])
 check("the file holds what was printed", json.load(open(stored)) == d)
-for key in ("version", "commit", "compiler", "date", "cpu", "level", "governor", "kernel", "huge_pages", "model", "weights"):
+for key in ("version", "commit", "compiler", "date", "cpu", "level", "governor", "kernel", "huge_pages", "model",
+            "weights"):
     check(f"{key} is said", isinstance(d.get(key), str) and d[key] != "")
 for path in ("prefill.tokens_per_s", "prefill.peak_fraction", "decode.tokens_per_s", "decode.roof_fraction",
              "roof.read_gb_s", "roof.matrix_gflop_s", "roof.read_gb_s_one_thread", "roof.round_trip_ns", "ttft_ms"):
@@ -37,10 +38,11 @@ check("loads", d["load"]["cold"]["total_ms"] > 0 and d["load"]["warm"]["total_ms
 check("depths ascend", [x["depth"] for x in d["depths"]] == [0, 20])
 check("the first depth is at the top", all(d[k] == d["depths"][0][k] for k in d["depths"][0]))
 check("every step", all(len(x["steps_ms"]) == 6 for x in d["depths"]))
-check("every limit", all(len(x["roof"]["read_gb_s_series"]) == 5 and len(x["roof"]["reads"]) == 12 for x in d["depths"]))
+roofs = [x["roof"] for x in d["depths"]]
+check("every limit", all(len(x["read_gb_s_series"]) == 5 and len(x["reads"]) == 12 for x in roofs))
 
-# Bytes by the configuration: 96 wide, 8 heads and 2 KV heads of 16, BF16; layer 0 dense, layers 1 to 3 with 3 of 10 experts
-# of 32, 2 of 6 value experts, a shared one.
+# Bytes by the configuration: 96 wide, 8 heads and 2 KV heads of 16, BF16; layer 0 dense, layers 1 to 3 with 3 of 10
+# experts of 32, 2 of 6 value experts, a shared one.
 H, Q, KV, F, E = 96, 128, 32, 160, 32
 expected = {
     "attention": 2 * (4 * (3 * Q * H + KV * H) + KV * H),
@@ -57,12 +59,13 @@ for x in d["depths"]:
     check("bytes of keys and values", counted["kv"] == 4 * 2 * KV * 4 * (x["depth"] + 2), counted["kv"])
     check("the total", counted["total"] == sum(v for k, v in counted.items() if k != "total"))
 
-# ---- pages, comparisons, pictures ----------------------------------------------------------------------------------------
+# ---- pages, comparisons, pictures -----------------------------------------------------------------------------------
 
 r = run("bench", MOVA, "-p", "8", "-n", "0", "-r", "1", "-t", "1", "--warm-only", "--compare", stored)
 page = r.out.decode()
 check("a page", r.code == 0 and "pp8" in page and "read roof" in page and "tg" not in page.split("Memory")[0], r)
-check("a comparison", "Compared with" in page and "threads differs: 1 now, 2 then" in page and "prompt, tokens/s" in page, page)
+check("a comparison", "Compared with" in page and "threads differs: 1 now, 2 then" in page and
+      "prompt, tokens/s" in page, page)
 check("cold is not measured with --warm-only", "cold cache" not in page)
 svg = os.path.join(here, "out.svg")
 p = subprocess.run([os.environ.get("PYTHON", sys.executable), "tools/plot_bench.py", stored, stored, "-o", svg],
@@ -70,17 +73,19 @@ p = subprocess.run([os.environ.get("PYTHON", sys.executable), "tools/plot_bench.
 check("a picture", p.returncode == 0 and p.stdout == svg + "\n", p.stdout, p.stderr)
 root = xml.etree.ElementTree.parse(svg).getroot()
 lines = [x for x in root if x.tag.endswith("polyline")]
-check("decode over depth, and steps", len(lines) == 4 and [len(x.get("points").split()) for x in lines] == [2, 2, 12, 12])
-p = subprocess.run([sys.executable, "tools/plot_bench.py", os.path.join(MOVA, "config.json")], capture_output=True, text=True)
+check("decode over depth, and steps", [len(x.get("points").split()) for x in lines] == [2, 2, 12, 12])
+p = subprocess.run([sys.executable, "tools/plot_bench.py", os.path.join(MOVA, "config.json")], capture_output=True,
+                   text=True)
 check("no result, no picture", p.returncode != 0 and "no result of bench" in p.stderr, p.stderr)
 
-# ---- refusals --------------------------------------------------------------------------------------------------------------
+# ---- refusals -------------------------------------------------------------------------------------------------------
 
 refused("no model", 2, "MODEL is missing", "bench")
 refused("nothing to measure", 2, "leave nothing to measure", "bench", MOVA, "-p", "0", "-n", "0")
 refused("no depth", 2, "--n-depth", "bench", MOVA, "-d", "")
 refused("a depth that is no number", 2, "--n-depth", "bench", MOVA, "-d", "0,x")
-refused("a context that the model lacks", 1, "positions that this model knows", "bench", MOVA, "-d", "5000", "--warm-only")
+refused("a context that the model lacks", 1, "positions that this model knows", "bench", MOVA, "-d", "5000",
+        "--warm-only")
 refused("no such model", 3, "no such file", "bench", os.path.join(here, "no/such/model"))
 refused("nothing to compare with", 1, "cannot open", "bench", MOVA, "--compare", os.path.join(here, "none.json"))
 refused("option of another command", 2, "belongs to", "bench", MOVA, "--prompt", "x")

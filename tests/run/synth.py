@@ -24,7 +24,7 @@ def header(path):
         return size, json.loads(f.read(size))
 
 
-# ---- what is written -----------------------------------------------------------------------------------------------------
+# ---- what is written ------------------------------------------------------------------------------------------------
 
 for preset, dtype in (("k2-tiny", "bf16"), ("k2-tiny", "fp8"), ("k2-mova-tiny", "bf16"), ("k2-mova-tiny", "fp8")):
     name = f"{preset} {dtype}"
@@ -71,7 +71,7 @@ check("another seed gives other weights", files(a) != files(c))
 config = json.load(open(os.path.join(a, "config.json")))
 check("experts", config["num_experts"] == 100 and config["mova_num_experts"] == 6)
 
-# ---- refusals --------------------------------------------------------------------------------------------------------------
+# ---- refusals -------------------------------------------------------------------------------------------------------
 
 before = sorted(os.listdir(here))
 refused("no folder", 2, "OUT is missing", "synth", "--preset", "k2-tiny")
@@ -83,12 +83,13 @@ refused("no experts there", 2, "no experts", "synth", os.path.join(here, "x"), "
 refused("too few experts", 2, "each token goes to 8", "synth", os.path.join(here, "x"), "--preset", "k2-mova-36b",
         "--experts", "4")
 refused("no layers", 2, "whole number from 1", "synth", os.path.join(here, "x"), "--preset", "k2-tiny", "--layers", "0")
-refused("a dtype of run", 2, "must be one of: bf16 fp8", "synth", os.path.join(here, "x"), "--preset", "k2-tiny", "--dtype",
-        "f32")
-refused("too large for the disk", 4, "GB free", "synth", os.path.join(here, "x"), "--preset", "k2-32b", "--layers", "1024")
+refused("a dtype of run", 2, "must be one of: bf16 fp8", "synth", os.path.join(here, "x"), "--preset", "k2-tiny",
+        "--dtype", "f32")
+refused("too large for the disk", 4, "GB free", "synth", os.path.join(here, "x"), "--preset", "k2-32b", "--layers",
+        "1024")
 check("refusals leave nothing", sorted(os.listdir(here)) == before, os.listdir(here))
 
-# ---- interrupted: wait until it writes, then stop it ------------------------------------------------------------------------
+# ---- interrupted: wait until it writes, then stop it ----------------------------------------------------------------
 
 p = start("synth", os.path.join(here, "stopped"), "--preset", "k2-0.9b", "--layers", "8")
 deadline, partial = time.monotonic() + 60, []
