@@ -67,6 +67,7 @@ int bt_app_print(bt_app *a, bt_text *t);
 
 /* The commands. */
 int bt_command_run(const bt_options *o);
+int bt_command_chat(const bt_options *o);
 int bt_command_logits(const bt_options *o);
 int bt_command_verify(const bt_options *o);
 int bt_command_tokenize(const bt_options *o);

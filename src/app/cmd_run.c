@@ -8,16 +8,15 @@
 #include <unistd.h>
 
 #include "app/app.h"
+#include "app/chat_once.h"
+#include "app/prompt.h"
 #include "app/sampling.h"
 #include "app/signals.h"
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/utf8.h"
 #include "tool/generate.h"
 #include "tool/ids.h"
-
-#define PROMPT_BYTES_MAX ((size_t)1 << 30)
 
 typedef struct run {
     bt_app app;
@@ -35,37 +34,6 @@ typedef struct run {
 
 /* ---- prompt ------------------------------------------------------------------------------------------------------ */
 
-static bt_status read_prompt(bt_app *a, char **text, size_t *size)
-{
-    const char *given = a->options->values[BT_OPT_PROMPT].text, *file = a->options->values[BT_OPT_PROMPT_FILE].text;
-    bt_status st;
-    if (given != NULL) {
-        *size = strlen(given);
-        *text = bt_strdup(given);
-        return *text != NULL ? BT_OK : bt_fail(&a->error, BT_ERR_MEMORY, "no memory for the prompt");
-    }
-    if (file != NULL && strcmp(file, "-") != 0) {
-        st = bt_read_file(file, PROMPT_BYTES_MAX, text, size, &a->error);
-    } else {
-        if (isatty(STDIN_FILENO) == 1) bt_app_note(a, "reading the prompt from the terminal; Ctrl-D ends it");
-        st = bt_read_all(STDIN_FILENO, "stdin", PROMPT_BYTES_MAX, text, size, &a->error);
-    }
-    if (st != BT_OK) return st;
-    /* Files and `echo` end in a newline that nobody means: a model would take it for the end of a line. */
-    if (*size > 0 && (*text)[*size - 1] == '\n') (*size)--;
-    if (*size > 0 && (*text)[*size - 1] == '\r') (*size)--;
-    return BT_OK;
-}
-
-static bt_status check_utf8(bt_app *a, const char *text, size_t size)
-{
-    size_t valid = bt_utf8_valid_prefix(text, size);
-    if (valid == size) return BT_OK;
-    bool is_utf16 = size >= 2 && (memcmp(text, "\xff\xfe", 2) == 0 || memcmp(text, "\xfe\xff", 2) == 0);
-    return bt_fail(&a->error, BT_ERR_USAGE, "the prompt is not UTF-8: byte %zu is 0x%02x%s", valid,
-                   (unsigned)(unsigned char)text[valid], is_utf16 ? "; it looks like UTF-16, convert it first" : "");
-}
-
 /* Ids of the prompt, BOS before them where the tokenizer says so and the prompt does not begin with it. */
 static bt_status encode_prompt(run *r, const char *text, size_t size)
 {
@@ -73,8 +41,7 @@ static bt_status encode_prompt(run *r, const char *text, size_t size)
     unsigned flags = bt_option_is_set(a->options, BT_OPT_SPECIAL) ? BT_TEXT_SPECIAL : 0;
     int32_t *ids, bos = bt_tokenizer_bos(a->tokenizer);
     size_t n;
-    bt_status st = check_utf8(a, text, size);
-    if (st == BT_OK) st = bt_tokenizer_encode(a->tokenizer, text, size, flags, &ids, &n, &a->error);
+    bt_status st = bt_tokenizer_encode(a->tokenizer, text, size, flags, &ids, &n, &a->error);
     if (st != BT_OK) return st;
     bool has_bos = bos >= 0 && n > 0 && ids[0] == bos, adds_bos = bos >= 0 && !has_bos;
     r->prompt = bt_malloc(n + 1, sizeof *r->prompt);
@@ -103,7 +70,7 @@ static int prepare_prompt(run *r)
 {
     char *text = NULL;
     size_t size = 0;
-    bt_status st = read_prompt(&r->app, &text, &size);
+    bt_status st = bt_prompt_read(&r->app, &text, &size);
     if (st == BT_OK) st = encode_prompt(r, text, size);
     bt_free(text);
     return st == BT_OK ? BT_EXIT_DONE : bt_app_fail(&r->app, bt_exit_code(st));
@@ -279,6 +246,11 @@ static int check_options(bt_app *a)
     const bt_options *o = a->options;
     if (bt_option_is_set(o, BT_OPT_PROMPT) && bt_option_is_set(o, BT_OPT_PROMPT_FILE))
         return bt_app_fail_with(a, BT_EXIT_USAGE, "--prompt and --prompt-file exclude each other");
+    static const bt_option of_chat[] = {BT_OPT_SYSTEM, BT_OPT_EFFORT, BT_OPT_MESSAGES, BT_OPT_TOOLS, BT_OPT_TEMPLATE};
+    for (size_t i = 0; i < sizeof of_chat / sizeof of_chat[0]; i++)
+        if (o->values[of_chat[i]].source == BT_SOURCE_FLAG)
+            return bt_app_fail_with(a, BT_EXIT_USAGE, "--%s is for a conversation: add --chat",
+                                    bt_option_specs[of_chat[i]].name);
     for (size_t i = 0; i < o->n_stops; i++)
         if (o->stops[i][0] == '\0') return bt_app_fail_with(a, BT_EXIT_USAGE, "--stop is empty; it must be some text");
     return BT_EXIT_DONE;
@@ -286,6 +258,7 @@ static int check_options(bt_app *a)
 
 int bt_command_run(const bt_options *o)
 {
+    if (bt_option_is_set(o, BT_OPT_CHAT)) return bt_chat_once(o);
     run r = {.is_json = bt_option_is_set(o, BT_OPT_JSON)};
     bt_app *a = &r.app;
     bt_app_open(a, o);

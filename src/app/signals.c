@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <termios.h>
 #include <unistd.h>
 
 enum { N_WATCHED_MAX = 4096, EXIT_MODEL = 3, EXIT_INTERRUPTED = 130 };
@@ -14,6 +15,9 @@ typedef struct bt_watched {
 } bt_watched;
 
 static volatile sig_atomic_t is_deferred, is_interrupted;
+static volatile sig_atomic_t is_conversing, terminal_fd = -1;
+static const char *farewell;
+static struct termios terminal; /* as it was when the conversation began */
 static bt_watched watched[N_WATCHED_MAX];
 static atomic_size_t n_watched;
 
@@ -24,7 +28,14 @@ static void say(const char *text)
 
 static void on_interrupt(int signal_number)
 {
-    (void)signal_number; /* SA_RESETHAND: the next one kills */
+    if (is_conversing && (is_interrupted || signal_number == SIGTERM)) {
+        if (terminal_fd >= 0) {
+            (void)!write(terminal_fd, farewell, strlen(farewell));
+            (void)tcsetattr(terminal_fd, TCSANOW, &terminal);
+        }
+        _exit(EXIT_INTERRUPTED);
+    }
+    /* Outside a conversation SA_RESETHAND is set: the next one kills. */
     if (!is_deferred) {
         say("\nbaltoro: interrupted\n");
         _exit(EXIT_INTERRUPTED);
@@ -63,6 +74,22 @@ void bt_signals_install(void)
     (void)sigaction(SIGTERM, &interrupt, NULL);
     (void)sigaction(SIGBUS, &bus, NULL);
     (void)signal(SIGPIPE, SIG_IGN);
+}
+
+void bt_signals_converse(int fd, const char *text)
+{
+    farewell = text;
+    terminal_fd = isatty(fd) == 1 && tcgetattr(fd, &terminal) == 0 ? fd : -1;
+    is_deferred = is_conversing = 1;
+    struct sigaction again = {.sa_handler = on_interrupt}, before;
+    (void)sigemptyset(&again.sa_mask);
+    if (sigaction(SIGINT, NULL, &before) == 0 && before.sa_handler != SIG_IGN) (void)sigaction(SIGINT, &again, NULL);
+    (void)sigaction(SIGTERM, &again, NULL);
+}
+
+void bt_signals_clear(void)
+{
+    is_interrupted = 0;
 }
 
 void bt_signals_defer(bool deferred)

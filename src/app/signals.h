@@ -17,6 +17,12 @@ void bt_signals_install(void);
 void bt_signals_defer(bool is_deferred);
 bool bt_signals_interrupted(void);
 
+/* A conversation begins: SIGINT sets the flag and may come again; a second one before bt_signals_clear, and SIGTERM at
+ * once, end the program with 130. Then fd, if it is a terminal, gets back the attributes that it has now, after
+ * `farewell` was written to it; static. */
+void bt_signals_converse(int fd, const char *farewell);
+void bt_signals_clear(void); /* forgets an interrupt that was seen to */
+
 /* Tells the SIGBUS handler which file lies where; path is borrowed until bt_signals_forget. False: the list is full. */
 bool bt_signals_watch(const char *path, const void *data, size_t size);
 void bt_signals_forget(void);

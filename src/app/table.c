@@ -7,6 +7,7 @@
 /* Bits of bt_option_spec.commands. */
 enum {
     RUN = 1 << BT_COMMAND_RUN,
+    CHAT = 1 << BT_COMMAND_CHAT,
     LOGITS = 1 << BT_COMMAND_LOGITS,
     VERIFY = 1 << BT_COMMAND_VERIFY,
     TOKENIZE = 1 << BT_COMMAND_TOKENIZE,
@@ -16,11 +17,12 @@ enum {
     BENCH = 1 << BT_COMMAND_BENCH,
     SYNTH = 1 << BT_COMMAND_SYNTH,
     HELP = 1 << BT_COMMAND_HELP,
-    ENGINE = RUN | LOGITS | VERIFY | INFO | BENCH,
+    TALKING = RUN | CHAT,
+    ENGINE = TALKING | LOGITS | VERIFY | INFO | BENCH,
     SCORING = LOGITS | VERIFY,
     TOKENS = TOKENIZE | DETOKENIZE,
     MODEL = ENGINE | TOKENS,
-    REPORTS = ENGINE | DEVICES | SYNTH,
+    REPORTS = RUN | LOGITS | VERIFY | INFO | BENCH | DEVICES | SYNTH,
     ALL = (1 << BT_N_COMMANDS) - 1,
 };
 
@@ -29,6 +31,12 @@ enum {
 static const char *const run_examples[] = {
     "baltoro run ./K2-Horizon-0.9B -p \"The capital of France is\"",
     "baltoro run ORG/NAME -f question.txt --temperature 0 -n 200 > answer.txt",
+    "baltoro run ORG/NAME --chat -p \"Why is the sky blue?\" --reasoning-effort low --json",
+    NULL,
+};
+static const char *const chat_examples[] = {
+    "baltoro chat ./K2-Horizon-0.9B",
+    "baltoro chat ORG/NAME --system \"Answer in one sentence.\" --load talk.session",
     NULL,
 };
 static const char *const logits_examples[] = {
@@ -91,8 +99,30 @@ const bt_command_spec bt_commands[BT_N_COMMANDS] = {
                 "0), then from the defaults shown here; stderr says which.\n\n"
                 "The text ends at an end token, a stop string, after -n tokens, or when the context is full; the last "
                 "line on stderr says which. Ctrl-C ends it at once and keeps what was said. With --json nothing "
-                "streams: one JSON object on stdout holds text, ids and timings.",
+                "streams: one JSON object on stdout holds text, ids and timings.\n\n"
+                "With --chat the prompt is one turn of a conversation, rendered by the model's chat template. The "
+                "answer goes to stdout, without its reasoning; where stdout is a terminal the reasoning is shown, "
+                "dimmed. Each call of a tool is one line of JSON. With --json one object holds message, finish_reason, "
+                "usage and seed, in OpenAI's form.",
             .examples = run_examples,
+        },
+    [BT_COMMAND_CHAT] =
+        {
+            .name = "chat",
+            .arguments = "MODEL",
+            .n_arguments_max = 1,
+            .takes_model = true,
+            .summary = "hold a conversation in the terminal",
+            .text =
+                "Lines are edited and remembered. A backslash at the end of a line continues the message on the next "
+                "one; what is pasted arrives whole. A line that begins with / is a command, /help lists them. "
+                "Reasoning is dimmed, and folded by /think.\n\n"
+                "Ctrl-C stops the answer and keeps what was said; twice it leaves with 130. Ctrl-D leaves. Of each "
+                "turn "
+                "only what is new is computed. When the context is full the program says so; nothing is cut.\n\n"
+                "Without a terminal every line of stdin is a message or command, stdout holds the answers alone, one "
+                "after the other, and the program ends with stdin.",
+            .examples = chat_examples,
         },
     [BT_COMMAND_LOGITS] =
         {
@@ -209,15 +239,15 @@ const bt_command_spec bt_commands[BT_N_COMMANDS] = {
 };
 
 const char *const bt_commands_planned[] = {
-    "chat", "serve", "quantize", "pull", "doctor", "selftest", "render", NULL,
+    "serve", "quantize", "pull", "doctor", "selftest", "render", NULL,
 };
 
 /* ---- options ----------------------------------------------------------------------------------------------------- */
 
 const char *const bt_group_titles[BT_N_GROUPS] = {
     [BT_GROUP_MODEL] = "Model",   [BT_GROUP_BENCH] = "Benchmark",   [BT_GROUP_SYNTH] = "Checkpoint",
-    [BT_GROUP_TEXT] = "Text",     [BT_GROUP_SAMPLING] = "Sampling", [BT_GROUP_IDS] = "Token ids",
-    [BT_GROUP_ENGINE] = "Engine", [BT_GROUP_OUTPUT] = "Output",
+    [BT_GROUP_TEXT] = "Text",     [BT_GROUP_CHAT] = "Conversation", [BT_GROUP_SAMPLING] = "Sampling",
+    [BT_GROUP_IDS] = "Token ids", [BT_GROUP_ENGINE] = "Engine",     [BT_GROUP_OUTPUT] = "Output",
 };
 
 const bt_option_spec bt_option_specs[BT_N_OPTIONS] = {
@@ -265,6 +295,81 @@ const bt_option_spec bt_option_specs[BT_N_OPTIONS] = {
             .help =
                 "Recognise added tokens such as <|im_end|> where their text occurs. Without it they are plain text.",
         },
+    [BT_OPT_CHAT] =
+        {
+            .name = "chat",
+            .kind = BT_KIND_FLAG,
+            .group = BT_GROUP_CHAT,
+            .synonyms = "-cnv --conversation",
+            .commands = RUN,
+            .help = "The prompt is a user's message, or with --messages a whole conversation; the model answers it.",
+        },
+    [BT_OPT_SYSTEM] =
+        {
+            .name = "system",
+            .argument = "TEXT",
+            .kind = BT_KIND_TEXT,
+            .group = BT_GROUP_CHAT,
+            .environment = "BALTORO_SYSTEM",
+            .synonyms = "--system-prompt -sys",
+            .commands = TALKING,
+            .help = "The system message.",
+        },
+    [BT_OPT_EFFORT] =
+        {
+            .name = "reasoning-effort",
+            .argument = "EFFORT",
+            .kind = BT_KIND_CHOICE,
+            .group = BT_GROUP_CHAT,
+            .choices = "none minimal low medium high xhigh max",
+            .default_text = "the template's own",
+            .environment = "BALTORO_REASONING_EFFORT",
+            .synonyms = "--effort",
+            .commands = TALKING,
+            .help =
+                "How much the model reasons before it answers. What its family lacks goes to the nearest that it has, "
+                "and stderr says so.",
+        },
+    [BT_OPT_MESSAGES] =
+        {
+            .name = "messages",
+            .argument = "FILE",
+            .kind = BT_KIND_FILE,
+            .group = BT_GROUP_CHAT,
+            .commands = RUN,
+            .help =
+                "The conversation, JSON in OpenAI's form: an array of messages, or an object that also holds tools, "
+                "tool_choice, response_format and template options.",
+        },
+    [BT_OPT_TOOLS] =
+        {
+            .name = "tools",
+            .argument = "FILE",
+            .kind = BT_KIND_FILE,
+            .group = BT_GROUP_CHAT,
+            .commands = RUN,
+            .help = "The tools that the model may call, JSON in OpenAI's form.",
+        },
+    [BT_OPT_TEMPLATE] =
+        {
+            .name = "chat-template",
+            .argument = "FILE",
+            .kind = BT_KIND_FILE,
+            .group = BT_GROUP_CHAT,
+            .environment = "BALTORO_CHAT_TEMPLATE",
+            .synonyms = "--chat-template-file",
+            .commands = TALKING,
+            .help = "A chat template (Jinja) to use instead of the model's own.",
+        },
+    [BT_OPT_LOAD] =
+        {
+            .name = "load",
+            .argument = "FILE",
+            .kind = BT_KIND_FILE,
+            .group = BT_GROUP_CHAT,
+            .commands = CHAT,
+            .help = "Go on with the conversation that /save wrote to FILE.",
+        },
     [BT_OPT_MAX_NEW_TOKENS] =
         {
             .name = "max-new-tokens",
@@ -277,7 +382,7 @@ const bt_option_spec bt_option_specs[BT_N_OPTIONS] = {
             .default_text = "-1: until an end token or the context",
             .environment = "BALTORO_MAX_NEW_TOKENS",
             .synonyms = "--max-tokens --predict --n-predict",
-            .commands = RUN,
+            .commands = TALKING,
             .help = "The most tokens to produce; cut to what the context has left.",
         },
     [BT_OPT_STOP] =
@@ -286,7 +391,7 @@ const bt_option_spec bt_option_specs[BT_N_OPTIONS] = {
             .argument = "TEXT",
             .kind = BT_KIND_LIST,
             .group = BT_GROUP_TEXT,
-            .commands = RUN,
+            .commands = TALKING,
             .help = "End the text before this one; may be given several times.",
         },
     [BT_OPT_IGNORE_EOS] =
@@ -309,7 +414,7 @@ const bt_option_spec bt_option_specs[BT_N_OPTIONS] = {
             .default_text = "1",
             .environment = "BALTORO_TEMPERATURE",
             .synonyms = "--temp",
-            .commands = RUN,
+            .commands = TALKING,
             .help = "0 takes the most likely token each time (the lowest id among equals).",
         },
     [BT_OPT_TOP_K] =
@@ -322,7 +427,7 @@ const bt_option_spec bt_option_specs[BT_N_OPTIONS] = {
             .max = INT32_MAX,
             .default_text = "0: off",
             .environment = "BALTORO_TOP_K",
-            .commands = RUN,
+            .commands = TALKING,
             .help = "Keep the K most likely tokens.",
         },
     [BT_OPT_TOP_P] =
@@ -335,7 +440,7 @@ const bt_option_spec bt_option_specs[BT_N_OPTIONS] = {
             .max = 1,
             .default_text = "1: off",
             .environment = "BALTORO_TOP_P",
-            .commands = RUN,
+            .commands = TALKING,
             .help = "Keep the fewest tokens whose probabilities sum to P; 0 keeps one.",
         },
     [BT_OPT_MIN_P] =
@@ -348,7 +453,7 @@ const bt_option_spec bt_option_specs[BT_N_OPTIONS] = {
             .max = 1,
             .default_text = "0: off",
             .environment = "BALTORO_MIN_P",
-            .commands = RUN,
+            .commands = TALKING,
             .help = "Keep tokens at least P times as likely as the most likely one.",
         },
     [BT_OPT_REPETITION_PENALTY] =
@@ -362,7 +467,7 @@ const bt_option_spec bt_option_specs[BT_N_OPTIONS] = {
             .default_text = "1: off",
             .environment = "BALTORO_REPETITION_PENALTY",
             .synonyms = "--repeat-penalty",
-            .commands = RUN,
+            .commands = TALKING,
             .help = "Divide positive logits of tokens that prompt or output hold by R, multiply negative ones.",
         },
     [BT_OPT_SEED] =
@@ -374,7 +479,7 @@ const bt_option_spec bt_option_specs[BT_N_OPTIONS] = {
             .group = BT_GROUP_SAMPLING,
             .default_text = "a new one each time, printed",
             .environment = "BALTORO_SEED",
-            .commands = RUN,
+            .commands = TALKING,
             .help = "The same seed, model and options give the same text.",
         },
     [BT_OPT_IDS] =
@@ -659,7 +764,7 @@ const bt_option_spec bt_option_specs[BT_N_OPTIONS] = {
             .default_text = "the model's largest, at most 8192",
             .environment = "BALTORO_CONTEXT",
             .synonyms = "--ctx-size",
-            .commands = RUN | INFO,
+            .commands = TALKING | INFO,
             .help = "Tokens of prompt and output together; memory is set aside for them.",
         },
     [BT_OPT_BATCH] =

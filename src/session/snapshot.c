@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/checksum.h"
 #include "base/error.h"
 #include "session/session.h"
 
@@ -21,20 +22,6 @@ typedef struct snapshot_header {
 _Static_assert(sizeof(snapshot_header) == 56, "the header is written as it lies in memory");
 
 static const char MAGIC[8] = "BTSNAP1";
-
-/* Word-wise multiply and rotate: detects damage, not malice. */
-static uint64_t checksum(const uint8_t *p, size_t size)
-{
-    uint64_t h = 0x9e3779b97f4a7c15u ^ size;
-    for (; size >= 8; p += 8, size -= 8) {
-        uint64_t w;
-        memcpy(&w, p, 8);
-        h = (h ^ w) * 0xff51afd7ed558ccdu;
-        h ^= h >> 32;
-    }
-    for (; size > 0; p++, size--) h = (h ^ *p) * 0x100000001b3u;
-    return h ^ h >> 29;
-}
 
 /* Bytes of one strip of a state that `length` positions fill. */
 static uint64_t strip_used(const bt_state *st, size_t length)
@@ -91,7 +78,7 @@ bt_status bt_session_snapshot(const bt_session *s, void **data, size_t *size, bt
         return st;
     }
     if (s->has_logits) memcpy(at, s->logits, h.n_vocab * sizeof *s->logits);
-    h.checksum = checksum(buffer + sizeof h, (size_t)h.total_bytes - sizeof h);
+    h.checksum = bt_checksum(0, buffer + sizeof h, (size_t)h.total_bytes - sizeof h);
     memcpy(buffer, &h, sizeof h);
     *data = buffer;
     *size = (size_t)h.total_bytes;
@@ -123,7 +110,7 @@ static bt_status check_snapshot(const bt_session *s, const uint8_t *data, size_t
         return bt_fail(e, BT_ERR_FORMAT, "the snapshot is %zu bytes long, its header makes it %" PRIu64, size,
                        expected);
     }
-    if (checksum(data + sizeof *h, size - sizeof *h) != h->checksum) {
+    if (bt_checksum(0, data + sizeof *h, size - sizeof *h) != h->checksum) {
         return bt_fail(e, BT_ERR_FORMAT, "the snapshot is damaged: its checksum does not match");
     }
     for (size_t i = 0; i < h->length; i++) {

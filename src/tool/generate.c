@@ -126,8 +126,11 @@ static bt_status compute_prompt(generation *g, bt_error *e)
 {
     const bt_generate_options *o = g->o;
     double begin = now();
-    bt_status st = bt_session_extend(g->session, o->prompt, o->n_prompt, o->reading, e);
-    if (st != BT_OK) return st;
+    size_t n = o->n_prompt - o->n_known;
+    if (n > 0) {
+        bt_status st = bt_session_extend(g->session, o->prompt + o->n_known, n, o->reading, e);
+        if (st != BT_OK) return st;
+    }
     for (size_t i = 0; i < o->n_prompt; i++) bt_sampler_accept(g->sampler, o->prompt[i]);
     g->out->prompt_seconds = now() - begin;
     return BT_OK;
@@ -136,7 +139,8 @@ static bt_status compute_prompt(generation *g, bt_error *e)
 bt_status bt_generate(bt_session *s, size_t n_vocab, const bt_generate_options *o, bt_generated *out, bt_error *e)
 {
     assert(o->n_prompt >= 1 && o->n_prompt <= o->context);
-    assert(bt_session_length(s) == 0);
+    assert(o->n_known <= o->n_prompt);
+    assert(bt_session_length(s) == o->n_known);
     *out = (bt_generated){.finish = BT_FINISH_STOPPED};
     generation g = {.o = o, .out = out, .session = s};
     size_t room = o->context - o->n_prompt;
@@ -144,7 +148,7 @@ bt_status bt_generate(bt_session *s, size_t n_vocab, const bt_generate_options *
     out->ids = bt_malloc(g.budget + 1, sizeof *out->ids);
     if (out->ids == NULL) return bt_fail(e, BT_ERR_MEMORY, "no memory for %zu tokens", g.budget);
     bt_status st = bt_sampler_open(n_vocab, &o->sampling, &g.sampler, e);
-    if (st == BT_OK) st = bt_decoder_open(o->tokenizer, 0, &g.decoder, e);
+    if (st == BT_OK) st = bt_decoder_open(o->tokenizer, o->decode_flags, &g.decoder, e);
     if (st == BT_OK && o->n_stops > 0) st = bt_stop_open(o->stops, o->n_stops, &g.stop, e);
     if (st == BT_OK) st = compute_prompt(&g, e);
     if (st == BT_OK) {

@@ -25,6 +25,7 @@ typedef struct bt_generate_options {
     const bt_tokenizer *tokenizer;
     const int32_t *prompt; /* [n_prompt], at least 1, at most context */
     size_t n_prompt;
+    size_t n_known; /* of these the session holds already; less than n_prompt, unless it has the logits too */
     size_t context; /* of the session */
     size_t n_max;   /* SIZE_MAX: no limit of its own */
     bt_sample_params sampling;
@@ -32,6 +33,7 @@ typedef struct bt_generate_options {
     size_t n_end_ids;
     const char *const *stops; /* [n_stops] */
     size_t n_stops;
+    unsigned decode_flags;  /* BT_TEXT_SPECIAL: the text of special tokens is said too */
     const bt_hook *reading; /* asked between the prompt's steps; may be NULL */
     bt_hook writing;        /* asked before each token of the output, with tokens done and budget */
     bool (*text)(void *user, const char *text, size_t size); /* a piece of the answer, whole characters; false ends */
@@ -48,7 +50,7 @@ typedef struct bt_generated {
         output_seconds; /* to compute the prompt, to choose the first id, all the rest */
 } bt_generated;
 
-/* Extends an empty session by the prompt and the output. A failure in the middle leaves what was said so far in *out,
+/* Extends a session, which holds n_known ids, by the rest of the prompt and the output. A failure in the middle leaves what was said so far in *out,
  * which the caller frees in any case. */
 bt_status bt_generate(bt_session *s, size_t n_vocab, const bt_generate_options *o, bt_generated *out, bt_error *e);
 

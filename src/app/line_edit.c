@@ -1,0 +1,221 @@
+/*
+ * The line editor; see line_edit.h. The wide half of libedit is used: its narrow half needs a locale that knows UTF-8
+ * at every turn, this one only to print.
+ */
+#include "app/line_edit.h"
+
+#include <histedit.h>
+#include <locale.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <unistd.h>
+#include <wchar.h>
+
+#include "app/line_input.h"
+#include "base/error.h"
+#include "base/utf8.h"
+
+enum { N_HISTORY = 1000, PROMPT_MAX = 16 };
+
+struct bt_editor {
+    EditLine *el;
+    HistoryW *history;
+    char *history_path; /* NULL: none */
+    bt_line_input input;
+    bt_input last;  /* what the input said last */
+    bool has_paste; /* in the message under way */
+    wchar_t prompt[PROMPT_MAX];
+    struct termios saved;
+    struct winsize window;
+};
+
+/* ---- terminal ---------------------------------------------------------------------------------------------------- */
+
+/* No echo and no lines between two reads; Ctrl-C still is a signal. */
+static void set_quiet(const bt_editor *d)
+{
+    struct termios t = d->saved;
+    t.c_lflag &= ~(tcflag_t)(ECHO | ICANON);
+    t.c_cc[VMIN] = 1;
+    t.c_cc[VTIME] = 0;
+    (void)tcsetattr(STDIN_FILENO, TCSADRAIN, &t);
+}
+
+static void set_saved(const bt_editor *d)
+{
+    (void)tcsetattr(STDIN_FILENO, TCSADRAIN, &d->saved);
+}
+
+static void put(const char *text)
+{
+    (void)fputs(text, stdout);
+    (void)fflush(stdout);
+}
+
+/* A resized window is noticed here, so that no signal handler is needed. */
+static void watch_window(void *user)
+{
+    bt_editor *d = user;
+    struct winsize w;
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) != 0) return;
+    if (w.ws_col == d->window.ws_col && w.ws_row == d->window.ws_row) return;
+    d->window = w;
+    el_resize(d->el);
+}
+
+/* libedit prints by the locale. Where the environment names none that knows UTF-8, take the one that always does. */
+static void choose_locale(void)
+{
+    mbstate_t state;
+    wchar_t c = 0;
+    memset(&state, 0, sizeof state);
+    if (setlocale(LC_CTYPE, "") != NULL && mbrtowc(&c, "\xc3\xa9", 2, &state) == 2 && c == 0xe9) return;
+    (void)setlocale(LC_CTYPE, "C.UTF-8");
+}
+
+/* ---- libedit's callbacks ----------------------------------------------------------------------------------------- */
+
+static bt_editor *editor_of(EditLine *el)
+{
+    void *data = NULL;
+    (void)el_get(el, EL_CLIENTDATA, &data);
+    return data;
+}
+
+static wchar_t *prompt_of(EditLine *el)
+{
+    return editor_of(el)->prompt;
+}
+
+static int next_character(EditLine *el, wchar_t *c)
+{
+    bt_editor *d = editor_of(el);
+    uint32_t character;
+    d->last = bt_line_input_next(&d->input, &character);
+    if (d->last != BT_INPUT_CHARACTER) return 0;
+    *c = (wchar_t)character;
+    return 1;
+}
+
+/* ---- history ----------------------------------------------------------------------------------------------------- */
+
+void bt_editor_remember(bt_editor *d, const char *text, size_t size)
+{
+    bool has_paste = d->has_paste;
+    d->has_paste = false;
+    wchar_t *wide = has_paste || size == 0 ? NULL : bt_malloc(size + 1, sizeof *wide);
+    if (wide == NULL) return;
+    size_t n = 0;
+    for (size_t at = 0, step; at < size; at += step) {
+        uint32_t c = 0xfffd;
+        step = bt_utf8_decode(text + at, size - at, &c);
+        if (step == 0) step = 1;
+        wide[n++] = (wchar_t)c;
+    }
+    wide[n] = L'\0';
+    HistEventW event;
+    (void)history_w(d->history, &event, H_ENTER, wide);
+    /* Saved each time: a second Ctrl-C leaves no time for it. */
+    if (d->history_path != NULL) (void)history_w(d->history, &event, H_SAVE, d->history_path);
+    bt_free(wide);
+}
+
+static bt_status open_history(bt_editor *d, const char *path, bt_error *e)
+{
+    HistEventW event;
+    d->history = history_winit();
+    if (d->history == NULL) return bt_fail(e, BT_ERR_MEMORY, "no memory for the line editor");
+    (void)history_w(d->history, &event, H_SETSIZE, (int)N_HISTORY);
+    (void)history_w(d->history, &event, H_SETUNIQUE, 1);
+    if (path == NULL) return BT_OK;
+    d->history_path = bt_strdup(path);
+    if (d->history_path == NULL) return bt_fail(e, BT_ERR_MEMORY, "no memory for the line editor");
+    (void)history_w(d->history, &event, H_LOAD, path);
+    return BT_OK;
+}
+
+/* ---- open, read, close ------------------------------------------------------------------------------------------- */
+
+static bt_status open_editor(bt_editor *d, const char *history, bt_error *e)
+{
+    if (tcgetattr(STDIN_FILENO, &d->saved) != 0) return bt_fail(e, BT_ERR_IO, "stdin: the terminal does not answer");
+    choose_locale();
+    bt_status st = open_history(d, history, e);
+    if (st != BT_OK) return st;
+    d->el = el_init("baltoro", stdin, stdout, stderr);
+    if (d->el == NULL) return bt_fail(e, BT_ERR_MEMORY, "no memory for the line editor");
+    (void)el_set(d->el, EL_CLIENTDATA, d);
+    (void)el_wset(d->el, EL_PROMPT, prompt_of);
+    (void)el_wset(d->el, EL_EDITOR, L"emacs");
+    (void)el_wset(d->el, EL_HIST, history_w, d->history);
+    (void)el_wset(d->el, EL_GETCFN, next_character);
+    (void)el_wset(d->el, EL_BIND, L"^R", L"em-inc-search-prev", NULL);
+    put(BT_PASTE_ON);
+    set_quiet(d);
+    return BT_OK;
+}
+
+bt_status bt_editor_open(const char *history, bool (*is_interrupted)(void), bt_editor **out, bt_error *e)
+{
+    bt_editor *d = bt_calloc(1, sizeof *d);
+    if (d == NULL) return bt_fail(e, BT_ERR_MEMORY, "no memory for the line editor");
+    d->input.fd = STDIN_FILENO;
+    d->input.is_interrupted = is_interrupted;
+    d->input.while_waiting = watch_window;
+    d->input.user = d;
+    bt_status st = open_editor(d, history, e);
+    if (st != BT_OK) {
+        bt_editor_close(d);
+        return st;
+    }
+    *out = d;
+    return BT_OK;
+}
+
+void bt_editor_close(bt_editor *d)
+{
+    if (d == NULL) return;
+    if (d->el != NULL) {
+        put(BT_PASTE_OFF);
+        el_end(d->el);
+        set_saved(d);
+    }
+    if (d->history != NULL) history_wend(d->history);
+    bt_line_input_free(&d->input);
+    bt_free(d->history_path);
+    bt_free(d);
+}
+
+static void add_wide(bt_text *t, const wchar_t *text, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        char bytes[4];
+        uint32_t c = (uint32_t)text[i];
+        if (c > 0x10ffff || (c >= 0xd800 && c < 0xe000)) c = 0xfffd;
+        bt_text_add(t, bytes, bt_utf8_encode(c, bytes));
+    }
+}
+
+bt_edit bt_editor_read(bt_editor *d, const char *prompt, bt_text *line)
+{
+    int n = 0;
+    (void)swprintf(d->prompt, PROMPT_MAX, L"%s", prompt);
+    set_saved(d); /* what libedit believes the terminal to be */
+    d->last = BT_INPUT_CHARACTER;
+    const wchar_t *text = el_wgets(d->el, &n);
+    (void)fflush(stdout);
+    set_quiet(d);
+    if (d->last == BT_INPUT_INTERRUPTED) return BT_EDIT_INTERRUPTED;
+    if (text == NULL || n <= 0) return BT_EDIT_END;
+    size_t size = (size_t)n;
+    if (text[size - 1] == L'\n') size--;
+    bt_text typed = {0};
+    add_wide(&typed, text, size);
+    d->has_paste |= bt_line_input_expand(&d->input, typed.data != NULL ? typed.data : "", typed.size, line);
+    bool failed = typed.failed || line->failed;
+    bt_text_free(&typed);
+    return failed ? BT_EDIT_FAILED : BT_EDIT_LINE;
+}
