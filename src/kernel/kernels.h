@@ -6,7 +6,7 @@
  * Contract of every entry (tested by make check-kernels at every level against scalar):
  *   - reads exactly the elements it is given, never past them; pointers to weights and KV have no alignment;
  *   - the result depends on nothing but the values: not on addresses, not on how many rows or tokens share a call, not
- *     on the row range (design.md section 3). A dot product is reduced in one order per level:
+ *     on the row range (ARCHITECTURE.md, numeric contract). A dot product is reduced in one order per level:
  *     lane = k mod W, chain = (k / W) mod C, counted from the start of the row, then one fixed fold;
  *   - a tail element gets the bits that it would get inside a full vector.
  * Activations are f32. Weights are widened to f32 first (FP8: code times block scale, one rounding).
@@ -89,7 +89,7 @@ typedef struct bt_kernels {
     /* y[n] of BT_F32, BT_F16 or BT_BF16 = x rounded to nearest even */
     void (*narrow[BT_N_WEIGHT_DTYPES])(void *y, const float *x, size_t n);
 
-    /* Grouped RMSNorm (spec k2-horizon c.1): n_groups equal contiguous groups, each with its own mean square; times
+    /* Grouped RMSNorm (docs/k2_horizon.md, c.1): n_groups equal contiguous groups, each with its own mean square; times
      * w [n]. y may be x. Squares are summed in f64. */
     void (*rms_norm)(float *y, const float *x, const float *w, size_t n, size_t n_groups, float eps);
     /* Rotates pairs (j, j + half) for j < n_pairs in place: cos = angles[j], sin = angles[n_pairs + j]. */

@@ -40,7 +40,7 @@ static void fault_shape(binder *b, const bt_tensor *t, const char *expected)
 }
 
 /* The block scales of an FP8 matrix: compressed-tensors calls them weight_scale, method fp8 weight_scale_inv; both
- * multiply (spec k2-horizon b.3). */
+ * multiply (docs/k2_horizon.md, b). */
 static void bind_scale(binder *b, const bt_tensor_spec *spec, bt_view *v)
 {
     static const char *const suffixes[] = {"_scale", "_scale_inv"};

@@ -1,6 +1,6 @@
 /*
  * K2-Horizon (IFM) and, as its plainest member, Llama: one decoder that reads like the paper.
- * Specification: docs of the family, sections (a)-(c); the float64 program is tools/oracle/k2_horizon.py.
+ * What it computes, in formulas: docs/k2_horizon.md; the float64 program: tools/oracle/k2_horizon.py.
  *
  * Traps, each with the fixture that guards it:
  *   - heads x head_dim differs from hidden_size; head_dim is never derived (k2-dense)
@@ -8,8 +8,8 @@
  *   - rotation pairs (j, j + head_dim / 2) even when only a part turns (k2-moe)
  *   - the softplus gate has base 2 and acts before o_proj, on the normed input (k2-mova)
  *   - the router bias steers the choice only; weights are the unbiased scores (k2-moe, k2-mova)
- *   - value experts renormalise whenever k > 1, whatever norm_topk_prob says (own-mova-norenorm); SiLU per expert,
- *     before the weight; the router's scale applies to values too (k2-mova)
+ *   - value experts renormalise whenever k > 1, whatever norm_topk_prob says (own-mova-softmax, own-mova-top1); SiLU per
+ *     expert, before the weight; the router's scale applies to values too (k2-mova)
  *   - self_attn.gate_proj, mlp.gate_proj and mlp.gate are three things (k2-mova)
  *
  * Order of this file: shape -> config -> tensors -> the layer, written on the tape -> the two family rows.
@@ -74,8 +74,7 @@ static bool k2_is_sparse(const k2_shape *s, size_t i)
     return s->n_experts > 0 && !s->is_dense[i] && (i + 1) % s->sparse_step == 0;
 }
 
-/* ---- config: every key, and what may be absent (design.md section 5, spec a.2)
- * --------------------------------------- */
+/* ---- config: every key, and what may be absent (docs/k2_horizon.md, a) ------------------------------------------- */
 
 typedef struct k2_reader {
     bt_scope top;
@@ -245,7 +244,7 @@ static bt_status k2_read_config(const bt_config *c, void *shape, bt_error *e)
     refuse(r, s->rope_dim % 2 != 0, "rope_head_dim", "is odd");
     refuse(r, s->rope_dim > s->head_dim, "rope_head_dim", "is larger than head_dim");
     if (r->st == BT_OK) r->st = bt_rope_read(c, 0, &s->rope, e);
-    if (r->st == BT_OK && !s->rope.is_given) { /* the vendor's default: the 0.9B's block (spec a.3) */
+    if (r->st == BT_OK && !s->rope.is_given) { /* the vendor's default: the 0.9B's block (docs/k2_horizon.md, a) */
         s->rope = (bt_rope){.type = BT_ROPE_YARN,
                             .theta = 1e6,
                             .factor = 16,
@@ -307,8 +306,7 @@ static void k2_release(void *shape)
     bt_free(s->is_dense);
 }
 
-/* ---- tensors: the one list (spec b.1)
- * ------------------------------------------------------------------------------------ */
+/* ---- tensors: the one list (docs/k2_horizon.md, b) --------------------------------------------------------------- */
 
 static void list_attention(const k2_shape *s, bt_tensor_list *l, k2_layer *w, int i)
 {
@@ -398,8 +396,7 @@ static bool k2_skip_tensor(const char *name)
     return n >= m && strcmp(name + n - m, suffix) == 0;
 }
 
-/* ---- the layer, written on the tape
- * -------------------------------------------------------------------------------------- */
+/* ---- the layer, written on the tape ------------------------------------------------------------------------------ */
 
 typedef struct k2_tape {
     const k2_shape *s;
@@ -453,7 +450,7 @@ static bt_route_spec route_spec(const k2_shape *s, uint32_t bias, bool renormali
     };
 }
 
-/* v = sum_e w_e silu(V_e a). Renormalises whenever k > 1: norm_topk_prob is the FFN router's (spec c.5). */
+/* v = sum_e w_e silu(V_e a). Renormalises whenever k > 1: norm_topk_prob is the FFN router's (docs/k2_horizon.md, c.5). */
 static void values(k2_tape *t, const k2_layer *w)
 {
     const k2_shape *s = t->s;
@@ -566,8 +563,7 @@ static bt_status k2_build_tape(const bt_model *m, const bt_limits *limits, bt_ta
     return st;
 }
 
-/* ---- faults planted on purpose (test build): each turns a named golden test red
- * ---------------------------------------------- */
+/* ---- faults planted on purpose (test build): each turns a named golden test red ---------------------------------- */
 
 #ifdef BT_TEST_BUILD
 static bt_status k2_ablate(void *shape, const char *key, const char *value, bt_error *e)
@@ -606,8 +602,7 @@ static bt_status k2_ablate(void *shape, const char *key, const char *value, bt_e
 }
 #endif
 
-/* ---- the rows of the family table
- * ----------------------------------------------------------------------------------------------- */
+/* ---- the rows of the family table -------------------------------------------------------------------------------- */
 
 static void fact(bt_fact_fn fn, void *user, const k2_shape *s, const char *key, const char *format, ...)
     __attribute__((format(printf, 5, 6)));

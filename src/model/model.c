@@ -96,8 +96,7 @@ static bt_status check_quantization(const bt_config *c, bt_error *e)
     return st;
 }
 
-/* ---- generation_config
- * -------------------------------------------------------------------------------------------------- */
+/* ---- generation_config ------------------------------------------------------------------------------------------- */
 
 #define END_IDS_MAX 64u
 
@@ -163,8 +162,7 @@ static bt_status open_configs(bt_model *m, bt_error *e)
     return st;
 }
 
-/* ---- identity: what a snapshot must agree with
- * ---------------------------------------------------------------------------- */
+/* ---- identity: what a snapshot must agree with ------------------------------------------------------------------- */
 
 static uint64_t mix(uint64_t h, const void *data, size_t size)
 {
@@ -194,8 +192,7 @@ static uint64_t fingerprint(const bt_model *m)
     return h;
 }
 
-/* ---- ablation
- * -------------------------------------------------------------------------------------------------------------- */
+/* ---- ablation ---------------------------------------------------------------------------------------------------- */
 
 /* "key=value,key=value", for the test build; elsewhere a request is refused. */
 static bt_status ablate(bt_model *m, const char *text, bt_error *e)
@@ -216,8 +213,7 @@ static bt_status ablate(bt_model *m, const char *text, bt_error *e)
     return BT_OK;
 }
 
-/* ---- public
- * ---------------------------------------------------------------------------------------------------------------- */
+/* ---- public ------------------------------------------------------------------------------------------------------ */
 
 static bt_status list_and_bind(bt_model *m, bt_error *e)
 {

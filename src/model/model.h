@@ -41,7 +41,7 @@ typedef struct bt_family {
     const char *name;                 /* "k2_horizon" */
     const char *const *architectures; /* NULL-terminated */
     size_t shape_bytes;               /* of the family's own shape struct */
-    /* Reads and checks every key; nothing may be guessed that design.md section 5 does not list. */
+    /* Reads and checks every key; nothing may be guessed that docs/k2_horizon.md, a does not list. */
     bt_status (*read_config)(const bt_config *c, void *shape, bt_error *e);
     void (*release)(void *shape);                         /* frees what read_config allocated */
     void (*list_tensors)(void *shape, bt_tensor_list *l); /* and notes the indices in the shape */

@@ -190,7 +190,7 @@ bt_status bt_rope_read(const bt_config *c, double theta_default, bt_rope *r, bt_
 }
 
 /* YaRN blends between theta^(-2j/D) and that divided by the factor, over the dimensions whose wavelength makes between
- * beta_slow and beta_fast turns in the original context (arXiv 2309.00071; spec k2-horizon c.4). */
+ * beta_slow and beta_fast turns in the original context (arXiv 2309.00071; docs/k2_horizon.md, c.4). */
 static double yarn_dimension(const bt_rope *r, double dim, double turns)
 {
     return dim * log(r->original_positions / (turns * 2 * PI)) / (2 * log(r->theta));

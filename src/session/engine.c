@@ -99,8 +99,7 @@ static bt_status read_settings(const bt_model *m, const bt_engine_options *o, se
     return BT_OK;
 }
 
-/* ---- the memory plan
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- the memory plan --------------------------------------------------------------------------------------------- */
 
 static uint64_t engine_table_bytes(const bt_model *m, const settings *s)
 {
@@ -182,8 +181,7 @@ bt_status bt_engine_plan(const bt_model *m, const bt_engine_options *o, bt_memor
     return st;
 }
 
-/* ---- open and close
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- open and close ---------------------------------------------------------------------------------------------- */
 
 bt_status bt_engine_open(const bt_model *m, const bt_engine_options *o, bt_engine **out, bt_error *e)
 {
@@ -241,8 +239,7 @@ void bt_engine_traffic(const bt_engine *g, bt_traffic *out)
     g->vtable->traffic(g->plan, out);
 }
 
-/* ---- a step over several timelines
- * ------------------------------------------------------------------------------------------ */
+/* ---- a step over several timelines ------------------------------------------------------------------------------- */
 
 static bt_status check_parts(const bt_engine *g, const bt_part *parts, size_t n_parts, bt_error *e)
 {
