@@ -2,11 +2,20 @@
 #include "app/stream.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/arena.h"
 #include "base/error.h"
+
+/* A stream that another process set to be non-blocking says "not now" where it should wait: so wait here. */
+static bool waited(int fd, short event)
+{
+    if (errno != EAGAIN && errno != EWOULDBLOCK) return false;
+    struct pollfd p = {.fd = fd, .events = event};
+    return poll(&p, 1, -1) >= 0 || errno == EINTR;
+}
 
 /* ---- out --------------------------------------------------------------------------------------------------------- */
 
@@ -25,7 +34,7 @@ static bool put(bt_sink *s, const char *data, size_t size)
         if (n >= 0) {
             data += n;
             size -= (size_t)n;
-        } else if (errno != EINTR) {
+        } else if (errno != EINTR && !waited(s->fd, POLLOUT)) {
             s->state = errno == EPIPE ? BT_SINK_CLOSED : BT_SINK_FAILED;
             s->error_number = errno;
         }
@@ -73,7 +82,7 @@ static ssize_t read_some(int fd, char *data, size_t size)
 {
     for (;;) {
         ssize_t n = read(fd, data, size);
-        if (n >= 0 || errno != EINTR) return n;
+        if (n >= 0 || (errno != EINTR && !waited(fd, POLLIN))) return n;
     }
 }
 
