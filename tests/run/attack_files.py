@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""What hostile or careless file names must not do: reach a terminal as escape sequences, or replace the model's own files."""
+"""What file names must not do: reach a terminal as escape sequences, or replace the model's own files."""
 import os
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
-from cli import MODELS, check, finish, folder, make_model, read_safetensors, refused, run, write_safetensors  # noqa: E402
+from cli import (MODELS, check, finish, folder, make_model, read_safetensors, refused, run,  # noqa: E402
+                 write_safetensors)
 
 MODEL = make_model()
 HERE = folder()

@@ -30,7 +30,7 @@ r, w = pipe(1)
 p = start(*WORDS, stdout=w)
 os.close(w)
 waiting = array.array("i", [0])
-for _ in range(1000):  # until the pipe is full and the program meets that; with right code the result does not depend on it
+for _ in range(1000):  # until the pipe is full; with right code the result does not depend on it
     fcntl.ioctl(r, termios.FIONREAD, waiting)
     if waiting[0] > 4000 or p.poll() is not None:
         break
@@ -52,6 +52,7 @@ if waits:
     os.write(w, b'"a"\n')
 os.close(w)
 out, err = p.communicate()
-check("a non-blocking stdin is waited for", waits and p.returncode == 0 and out.count(b"\n") == 1, p.returncode, out, err)
+check("a non-blocking stdin is waited for", waits and p.returncode == 0 and out.count(b"\n") == 1,
+      p.returncode, out, err)
 
 finish()
