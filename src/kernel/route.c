@@ -1,9 +1,9 @@
 /*
- * Choosing k experts of n: one pass that keeps the best so far in order. k is small (4 to 16), so insertion beats any heap
- * and leaves the order of ties in plain sight: a later candidate must be strictly better.
+ * Choosing k experts of n: one pass that keeps the best so far in order. k is small (4 to 16), so insertion beats any
+ * heap and leaves the order of ties in plain sight: a later candidate must be strictly better.
  *
- * The trap (docs/k2_horizon.md, c.5): the bias steers the choice, the weight is the score without it. A wrong version that
- * weighs by score + bias still writes fluent text.
+ * The trap (docs/k2_horizon.md, c.5): the bias steers the choice, the weight is the score without it. A wrong version
+ * that weighs by score + bias still writes fluent text.
  */
 #include "kernel/route.h"
 

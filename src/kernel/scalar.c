@@ -5,7 +5,7 @@
  *
  * A dot product runs in LANES fixed lanes (k mod LANES), which the compiler turns into vectors by itself and which
  * makes the order independent of everything but k. exp and its relatives are ours: libm's may differ from one C library
- * to the next, and the numeric contract (design.md section 3) promises the same bits.
+ * to the next, and the numeric contract (ARCHITECTURE.md, numeric contract) promises the same bits.
  */
 #include "kernel/kernels.h"
 #include "kernel/route.h"

@@ -1,9 +1,11 @@
 /* The limits' loops in 512-bit vectors; see kernel/cpu.h. */
-#include <immintrin.h>
-
 #include "kernel/cpu.h"
 
-#define N_CHAINS 12 /* two multiply-adds a cycle, each done after four or five */
+#if defined(__x86_64__)
+
+#    include <immintrin.h>
+
+#    define N_CHAINS 12 /* two multiply-adds a cycle, each done after four or five */
 
 static inline __m512i read_step(const uint8_t *p, __m512i sum)
 {
@@ -50,3 +52,7 @@ void bt_limit_kernels_add_avx512(bt_limit_kernels *k)
     k->read = read_avx512;
     k->multiply = multiply_avx512;
 }
+
+#else
+typedef int bt_x86_avx512_limits_is_empty;
+#endif

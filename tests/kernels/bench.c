@@ -1,13 +1,14 @@
 /*
  * check-kernels --bench: nanoseconds, GB/s and GFLOP/s of the kernels beside the machine's roofs. All measurements are
- * taken in turn, round after round, so that a busy neighbour hits roofs and kernels alike; each line shows the minimum,
- * median and maximum of the rounds. GEMV and the read roof stream the same memory, at least 1 GiB unless told otherwise,
- * so neither lives in a cache.
+ * taken in turn, round after round, so that a busy neighbour hits roofs and kernels alike; each line shows the
+ * minimum, median and maximum of the rounds. GEMV and the read roof stream the same memory, at least 1 GiB unless told
+ * otherwise, so neither lives in a cache.
  */
 #include "bench.h"
 
 #include "base/error.h"
 #include "base/pool.h"
+#include "kernel/cpu.h"
 
 #include <assert.h>
 #include <math.h>
@@ -33,6 +34,7 @@ typedef struct bench {
     bt_pool *pool; /* all threads */
     size_t n_threads;
     bt_kernels tables[BT_CPU_N];
+    bt_limit_kernels limits[BT_CPU_N];
     unsigned char *weights; /* [n_bytes], huge pages: valid numbers in every dtype */
     size_t n_bytes;
     float *x, *y; /* activations and results */
@@ -67,7 +69,7 @@ static void run_read(const bench *b, const measure *m, size_t thread_i)
 {
     size_t from, to;
     part(b->n_bytes, (size_t)1 << 16, m->n_threads, thread_i, &from, &to);
-    volatile uint64_t sink = roof_read(b->weights + from, to - from, m->which);
+    volatile uint64_t sink = b->limits[b->o->level_max].read(b->weights + from, (to - from) / m->which, m->which);
     (void)sink;
 }
 
@@ -75,9 +77,8 @@ static void run_read(const bench *b, const measure *m, size_t thread_i)
 
 static void run_fma(const bench *b, const measure *m, size_t thread_i)
 {
-    (void)b;
     (void)thread_i;
-    roof_fma(m->level, FMA_STEPS);
+    b->limits[m->level].multiply(FMA_STEPS);
 }
 
 static void run_ping(const bench *b, const measure *m, size_t thread_i)
@@ -214,7 +215,7 @@ static void list_roofs(list *l, const bench *b, size_t n_threads)
     }
     for (bt_cpu_level level = BT_CPU_SCALAR; level <= b->o->level_max; level++) {
         if (b->tables[level].level != level) continue;
-        measure *m = append(l, run_fma, "GFLOP/s", roof_fma(level, FMA_STEPS) * (double)n_threads, n_threads);
+        measure *m = append(l, run_fma, "GFLOP/s", b->limits[level].multiply(FMA_STEPS) * (double)n_threads, n_threads);
         snprintf(m->name, sizeof m->name, "f32 multiply-add in registers");
         m->level = level;
     }
@@ -422,7 +423,10 @@ static void bench_open(bench *b, const options *o)
         fprintf(stderr, "check-kernels: cannot start %zu threads\n", b->n_threads);
         exit(1);
     }
-    for (bt_cpu_level l = BT_CPU_SCALAR; l <= o->level_max; l++) bt_kernels_init(&b->tables[l], l);
+    for (bt_cpu_level l = BT_CPU_SCALAR; l <= o->level_max; l++) {
+        bt_kernels_init(&b->tables[l], l);
+        bt_limit_kernels_init(&b->limits[l], l);
+    }
     b->n_bytes = o->bench_mib << 20;
     b->weights = map(b->n_bytes);
     fill(b->weights, b->n_bytes);
@@ -450,10 +454,7 @@ int bench_run(const options *o)
     list_all(&l, &b);
     if (o->kernel) list_filter(&l, o->kernel);
     for (size_t round = 0; round < o->bench_rounds; round++)
-        for (size_t i = 0; i < l.n; i++) {
-            if (o->kernel && !strstr(l.m[i].name, o->kernel) && l.m[i].fn != run_read && l.m[i].fn != run_fma) continue;
-            l.m[i].sample[round] = run_once(&b, &l.m[i]);
-        }
+        for (size_t i = 0; i < l.n; i++) l.m[i].sample[round] = run_once(&b, &l.m[i]);
     for (size_t i = 0; i < l.n; i++) qsort(l.m[i].sample, o->bench_rounds, sizeof(double), by_value);
     print_list(&l, o->bench_rounds);
     bt_pool_close(b.pool);
