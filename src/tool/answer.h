@@ -2,8 +2,8 @@
  * An answer: a rendered prompt in, events out, and the message that they make. Owns the way from ids to meaning, for
  * `run --chat` and `chat` alike; what is done with the events is the caller's.
  *
- * A session that already holds ids is used as far as it goes: the ids that it shares with the prompt, from the first one
- * on, are kept, whatever follows them is rewound, and only the rest of the prompt is computed. So a conversation
+ * A session that already holds ids is used as far as it goes: the ids that it shares with the prompt, from the first
+ * one on, are kept, whatever follows them is rewound, and only the rest of the prompt is computed. So a conversation
  * computes each turn once, and a changed past costs what comes after the change.
  */
 #ifndef TOOL_ANSWER_H

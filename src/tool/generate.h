@@ -50,8 +50,8 @@ typedef struct bt_generated {
         output_seconds; /* to compute the prompt, to choose the first id, all the rest */
 } bt_generated;
 
-/* Extends a session, which holds n_known ids, by the rest of the prompt and the output. A failure in the middle leaves what was said so far in *out,
- * which the caller frees in any case. */
+/* Extends a session, which holds n_known ids, by the rest of the prompt and the output. A failure in the middle leaves
+ * what was said so far in *out, which the caller frees in any case. */
 bt_status bt_generate(bt_session *s, size_t n_vocab, const bt_generate_options *o, bt_generated *out, bt_error *e);
 
 #endif

@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+"""run --chat: one turn of a conversation, from outside; and SmolLM2's two turns where that model is there."""
+import json
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+import cli  # noqa: E402
+from cli import check, refused, run  # noqa: E402
+
+TEMPLATE = """{%- for m in messages %}{{ '[' + m.role + ']' + m.content + '\n' }}{% endfor %}
+{%- if tools %}{{ '[tools]' + tools | tojson }}{% endif %}
+{%- if reasoning_effort %}{{ '[' + reasoning_effort + ']' }}{% endif %}{{ '[assistant]' }}"""
+WORDS = ["--chat", "--temperature", "0", "-n", "16"]
+FIXTURES = os.environ.get("BALTORO_FIXTURES", "../shared/fixtures")
+SMOLLM = "build/real/smollm2-135m-instruct"
+
+
+def make_model(template=TEMPLATE):
+    path = cli.make_model()
+    if template is not None:
+        with open(os.path.join(path, "chat_template.jinja"), "w") as f:
+            f.write(template)
+    return path
+
+
+def written(value, text=None):
+    path = os.path.join(cli.folder(), "file.json")
+    if text is None:
+        cli.write_json(path, value)
+    else:
+        with open(path, "w") as f:
+            f.write(text)
+    return path
+
+
+def test_forms(model):
+    """-p, stdin, --messages: the same conversation, the same answer; --json is that answer as OpenAI has it."""
+    words = [*WORDS, "--system", "be brief"]
+    plain = run("run", model, *words, "-p", "hi there")
+    piped = run("run", model, *words, stdin="hi there\n")
+    talk = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hi there"}]
+    listed = run("run", model, *WORDS, "--messages", written(talk))
+    whole = run("run", model, *WORDS, "--messages", written({"messages": talk}))
+    check("run --chat", plain.code == 0 and plain.out != b"", plain)
+    check("stdin is -p", piped.out == plain.out, piped)
+    check("--messages is both", listed.out == plain.out and whole.out == plain.out, listed, whole)
+    r = run("run", model, *words, "-p", "hi there", "--json", "--seed", "7")
+    j = json.loads(r.out)
+    check("--json: keys", list(j) == ["message", "finish_reason", "usage", "seed"] and r.out.count(b"\n") == 1, r)
+    check("--json: message", j["message"]["role"] == "assistant" and j["message"]["content"] == plain.out.decode(), j)
+    u = j["usage"]
+    check("--json: usage", u["completion_tokens"] == 16 and u["prompt_tokens"] > 10
+          and u["total_tokens"] == u["prompt_tokens"] + 16, u)
+    check("--json: finish and seed", j["finish_reason"] == "length" and j["seed"] == 7, j)
+    other = run("run", model, *WORDS, "-p", "hi there")
+    check("--system counts", other.out != plain.out, other)
+    bare = run("run", model, "-p", "hi there", "--temperature", "0", "-n", "16")
+    check("--chat counts", bare.out != other.out, bare)
+    quiet = run("run", model, *WORDS, "-q", "-p", "hi there")
+    check("--quiet", quiet.err == "" and quiet.out == other.out, quiet)
+
+
+def prompt_tokens(model, *words):
+    return json.loads(run("run", model, *WORDS, "--json", "-p", "x", *words).out)["usage"]["prompt_tokens"]
+
+
+def test_options(model):
+    """Efforts and tools reach the template."""
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}]
+    n = prompt_tokens(model)
+    check("--tools reach the template", prompt_tokens(model, "--tools", written(tools)) > n + 20)
+    check("--tools as an object", prompt_tokens(model, "--tools", written({"tools": tools}))
+          == prompt_tokens(model, "--tools", written(tools)))
+    native = make_model(template=None)
+    low, high = prompt_tokens(native, "--reasoning-effort", "low"), prompt_tokens(native, "--reasoning-effort", "high")
+    check("--reasoning-effort reaches the native renderer", low != high, low, high)
+    for effort, used in (("none", "low"), ("minimal", "low"), ("xhigh", "high"), ("max", "high")):
+        r = run("run", native, *WORDS, "-p", "x", "--json", "--reasoning-effort", effort)
+        check(f"effort {effort} is {used}, and that is said", r.code == 0 and f"{used} is the nearest" in r.err
+              and json.loads(r.out)["usage"]["prompt_tokens"] == {"low": low, "high": high}[used], r)
+    for effort in ("low", "medium", "high"):
+        r = run("run", native, *WORDS, "-p", "x", "--reasoning-effort", effort)
+        check(f"effort {effort} needs no note", r.code == 0 and "nearest" not in r.err, r)
+    r = run("run", native, *WORDS, "-p", "x")
+    check("reasoning does not go to stdout", r.code == 0 and r.out == b"", r)
+    r = run("run", native, *WORDS, "-p", "x", "--json")
+    check("but into the object", json.loads(r.out)["message"]["reasoning_content"] != "", r)
+    file = written(None, "{{ 'X' + messages[0].content }}")
+    n = json.loads(run("run", native, *WORDS, "-p", "x", "--json", "--chat-template", file).out)["usage"]["prompt_tokens"]
+    check("--chat-template is used", n == 2, n)
+
+
+def test_refusals(model):
+    talk = written([{"role": "user", "content": "x"}])
+    refused("no messages", 2, "messages", "run", model, *WORDS, "--messages", written([]))
+    refused("an unknown role", 2, "role", "run", model, *WORDS, "--messages", written([{"role": "bishop", "content": "x"}]))
+    refused("no JSON", 1, "line 1, column 2", "run", model, *WORDS, "--messages", written(None, "{"))
+    refused("-p and --messages", 2, "exclude each other", "run", model, *WORDS, "-p", "x", "--messages", talk)
+    refused("--system and --messages", 2, "exclude each other", "run", model, *WORDS, "--system", "x", "--messages", talk)
+    refused("--special", 2, "exclude each other", "run", model, *WORDS, "--special", "-p", "x")
+    refused("--system without --chat", 2, "--chat", "run", model, "--system", "x", "-p", "x")
+    refused("an unknown effort", 2, "must be one of", "run", model, *WORDS, "-p", "x", "--reasoning-effort", "huge")
+    refused("a missing file", 1, "nowhere.json", "run", model, *WORDS, "--messages", "nowhere.json")
+    refused("a full context", 1, "the context holds 8", "run", model, *WORDS, "-p", "hello there", "-c", "8")
+    refused("not UTF-8", 2, "UTF-8", "run", model, *WORDS, stdin=b"\xff\n")
+    broken = make_model("{{ messages[0].content }}\n{% nothing %}")
+    refused("a broken template", 3, "2", "run", broken, *WORDS, "-p", "x")
+    raising = make_model("{{ raise_exception('no such talk') }}")
+    refused("a template that refuses", 2, "no such talk", "run", raising, *WORDS, "-p", "x")
+
+
+def test_smollm():
+    """Rendering, ids (by their number) and greedy answers of the two turns, by run --chat and by chat."""
+    path = os.path.join(FIXTURES, "smollm2", "expected.json")
+    if not os.path.isfile(os.path.join(SMOLLM, "config.json")) or not os.path.isfile(path):
+        cli.not_run("SmolLM2's chat turns", "make real, and the fixtures, are needed")
+        return
+    with open(path) as f:
+        turns = json.load(f)["chat"]
+    for i, turn in enumerate(turns):
+        r = run("run", SMOLLM, "--chat", "--messages", written(turn["messages"]), "--temperature", "0", "--json", timeout=300)
+        j = json.loads(r.out) if r.code == 0 else {}
+        check(f"SmolLM2 turn {i + 1}: answer", j.get("message", {}).get("content") == turn["answer"]
+              and j.get("finish_reason") == "stop", r)
+        check(f"SmolLM2 turn {i + 1}: as many ids", j.get("usage", {}).get("prompt_tokens") == len(turn["ids"])
+              and j["usage"]["completion_tokens"] == len(turn["answer_ids"]) - 1, j)
+    lines = "".join(m["content"] + "\n" for m in turns[-1]["messages"] if m["role"] == "user")
+    r = run("chat", SMOLLM, "--temperature", "0", stdin=lines, timeout=300)
+    check("SmolLM2: chat says the same", r.out.decode() == "".join(t["answer"] + "\n" for t in turns), r)
+    new = len(turns[1]["ids"]) - len(turns[0]["ids"]) - len(turns[0]["answer_ids"]) + 1
+    check("SmolLM2: chat computes what is new, and no more", f"prompt {new} new" in r.err, new, r)
+
+
+def main():
+    model = make_model()
+    test_forms(model)
+    test_options(model)
+    test_refusals(model)
+    test_smollm()
+    cli.finish()
+
+
+main()

@@ -1,0 +1,367 @@
+#!/usr/bin/env python3
+"""chat at a terminal: a person's script on a pseudo-terminal, and what the screen shows.
+
+The models are random ones, whose answers are noise; what they must be comes from `run --chat --json` with the same
+messages, one process for each answer and nothing kept between them. So the screen also shows that a conversation that
+keeps what it has computed says what one says that computes all of it anew.
+"""
+import json
+import os
+import re
+import shutil
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+import cli  # noqa: E402
+from cli import check  # noqa: E402
+from terminal import Screen, Terminal  # noqa: E402
+
+TEMPLATE = "{% for m in messages %}{{ '[' + m.role + ']' + m.content + '\n' }}{% endfor %}{{ '[assistant]' }}"
+N = 24
+WORDS = ["--temperature", "0", "-n", N]
+HELLO = "/help lists the commands; Ctrl-D leaves"
+
+
+def make_model(template=TEMPLATE, **config):
+    path = cli.make_model(config=config)
+    if template is not None:
+        with open(os.path.join(path, "chat_template.jinja"), "w") as f:
+            f.write(template)
+    return path
+
+
+def ask(model, messages, *words):
+    """The next message, by a process that knows nothing else."""
+    path = os.path.join(cli.folder(), "messages.json")
+    cli.write_json(path, messages)
+    r = cli.run("run", model, "--chat", "--messages", path, *WORDS, "--json", *words)
+    if not check("run --chat --json", r.code == 0, r):
+        return {"message": {"role": "assistant", "content": ""}, "usage": {}}
+    return json.loads(r.out)
+
+
+def safe(text):
+    """As the screen must show text of a model."""
+    shown = ""
+    for c in text.lstrip("\n"):
+        if c in "\n\t" or (ord(c) >= 32 and not 0x7f <= ord(c) < 0xa0):
+            shown += c
+        else:
+            shown += "^" + chr(ord(c) ^ 0x40) if ord(c) < 0x80 else "\ufffd"
+    return shown
+
+
+def seen(lines):
+    """Without what differs from run to run."""
+    return [re.sub(r"[\d.]+/s; prompt \d+ new, \d+ known", "N/s", line) for line in lines]
+
+
+def after_hello(screen):
+    lines = seen(screen.text())
+    return lines[lines.index(HELLO) + 1:] if HELLO in lines else lines
+
+
+class Expected:
+    """The screen that there should be, written down turn by turn."""
+
+    def __init__(self, columns=100):
+        self.screen = Screen(columns)
+
+    def line(self, text):
+        self.screen.feed(text.replace("\n", "\r\n") + "\r\n")
+        return self
+
+    def answer(self, text, prompt_tokens, context=4096, why="; cut at --max-new-tokens", n=N):
+        text = safe(text)
+        self.line(text.rstrip("\n") if text.endswith("\n") else text)
+        return self.line(f"[{n} tokens, N/s; context {prompt_tokens + n} of {context}{why}]")
+
+    def end(self, text="> "):
+        self.screen.feed(text)
+        return self.screen.text()
+
+
+def counts(screen):
+    """(new, known) of each answer on the screen."""
+    return [(int(a), int(b)) for a, b in re.findall(r"prompt (\d+) new, (\d+) known", "\n".join(screen.text()))]
+
+
+def user(text):
+    return {"role": "user", "content": text}
+
+
+def compare(name, t, expected):
+    got, want = after_hello(t.screen), expected
+    at = next((i for i in range(max(len(got), len(want))) if i >= len(got) or i >= len(want) or got[i] != want[i]), None)
+    return check(name, at is None, f"line {at}", got[at:][:3] if at is not None else "", want[at:][:3] if at is not None else "")
+
+
+# ---- one conversation ------------------------------------------------------------------------------------------------
+
+def test_conversation(model, home):
+    """Two turns, a paste of 200 lines, undo, save, load, quit."""
+    block = "\n".join(f"line {i}" for i in range(200))
+    talk = [user("hello")]
+    first = ask(model, talk)
+    talk += [first["message"], user("and then\nmore")]
+    second = ask(model, talk)
+    talk += [second["message"]]
+    third = ask(model, talk + [user("see: " + block)])
+    fourth = ask(model, talk + [user("last")])
+    saved = os.path.join(home, "talk.session")
+
+    t = Terminal("chat", model, *WORDS, XDG_STATE_HOME=home)
+    check("chat: greets", t.until_text(HELLO), t.screen.text())
+    check("chat: a prompt", t.until_prompt())
+    check("chat: bracketed paste is on", 2004 in t.screen.modes)
+    e = Expected()
+
+    t.say("hello")
+    check("chat: first turn", t.until_prompt(), t.screen.text()[-3:])
+    e.line("> hello").answer(first["message"]["content"], first["usage"]["prompt_tokens"])
+    compare("chat: screen after one turn", t, e.end())
+    e.screen.feed("\b\b")
+
+    t.say("and then\\")
+    t.until_prompt("| ")
+    t.say("more")
+    check("chat: second turn", t.until_prompt())
+    e.line("> and then\\").line("| more").answer(second["message"]["content"], second["usage"]["prompt_tokens"])
+    compare("chat: screen after two turns", t, e.end())
+    e.screen.feed("\b\b")
+    new, known = counts(t.screen)[-1]
+    check("chat: the first turn was not computed again", known > first["usage"]["prompt_tokens"]
+          and new + known == second["usage"]["prompt_tokens"], (new, known), first["usage"])
+
+    t.send("see: \033[200~" + block.replace("\n", "\r") + "\033[201~")
+    check("chat: a paste is one mark", t.until_text("> see: [paste 1: 200 lines]"), t.screen.text()[-4:])
+    t.say("")
+    check("chat: paste answered", t.until_prompt())
+    e.line("> see: [paste 1: 200 lines]").answer(third["message"]["content"], third["usage"]["prompt_tokens"])
+    compare("chat: screen after the paste", t, e.end())
+    e.screen.feed("\b\b")
+
+    t.say("/undo")
+    t.until_prompt()
+    e.line("> /undo").line("your last message and its answer are taken back; 4 messages are left")
+    compare("chat: screen after undo", t, e.end())
+    t.say("/save " + saved)
+    check("chat: saved", t.until_text("saved: ") and t.until_prompt(), t.screen.text()[-3:])
+    check("chat: the file is there, and nothing beside it", os.listdir(home) == ["talk.session"] or
+          sorted(os.listdir(home)) == ["baltoro", "talk.session"], os.listdir(home))
+    t.say("last")
+    check("chat: a turn after undo", t.until_prompt())
+    check("chat: undone messages are gone", safe(fourth["message"]["content"]).split("\n")[0][:90] in
+          "\n".join(t.screen.text()) and sum(counts(t.screen)[-1]) == fourth["usage"]["prompt_tokens"],
+          counts(t.screen)[-1], fourth["usage"])
+    again = counts(t.screen)[-1]
+    t.say("/undo")
+    t.until_prompt()
+    t.say("/quit")
+    check("chat: quit ends with 0", t.finish() == 0)
+    check("chat: the terminal is as it was", t.is_restored())
+    check("chat: nothing but answers was dimmed", "hello" not in t.screen.dim_text())
+    t.close()
+
+    t = Terminal("chat", model, *WORDS, XDG_STATE_HOME=home)
+    t.until_prompt()
+    t.say("/load " + saved)
+    check("load: says what it has", t.until_text("loaded: ") and "4 messages" in "\n".join(t.screen.text()))
+    t.until_prompt()
+    t.say("last")
+    check("load: goes on", t.until_prompt())
+    new, known = counts(t.screen)[-1]
+    check("load: as without loading", new + known == sum(again) and new <= again[0] and known > 0, (new, known), again)
+    check("load: says the same", safe(fourth["message"]["content"]).split("\n")[0][:90] in "\n".join(t.screen.text()))
+    t.send("\033[A")  # the history of the process before, and of this one
+    check("history: recalls the last message", t.until(lambda t: t.screen.text()[-1] == "> last"), t.screen.text()[-1])
+    t.send("\025")
+    t.line_sent = -1
+    t.until_prompt()
+    t.send("\004")
+    check("Ctrl-D leaves with 0", t.finish() == 0 and t.is_restored())
+    t.close()
+    return saved
+
+
+def test_damage(model, saved):
+    """A flipped bit anywhere is refused, and the conversation that there was stays."""
+    with open(saved, "rb") as f:
+        whole = f.read()
+    bad = os.path.join(os.path.dirname(saved), "bad.session")
+    places = [0, 9, 17, 25, 50, 70, 90, 97, 120, len(whole) // 2, len(whole) - 1]
+    for place in places:
+        data = bytearray(whole)
+        data[place] ^= 1 << place % 8
+        with open(bad, "wb") as f:
+            f.write(data)
+        r = cli.run("chat", model, *WORDS, "--load", bad, stdin="hi\n")
+        check(f"load: bit {place} flipped", r.code == 1 and r.out == b"" and "bad.session: " in r.err, r)
+    for size in (0, 7, 50, 96, len(whole) - 1):
+        with open(bad, "wb") as f:
+            f.write(whole[:size])
+        r = cli.run("chat", model, *WORDS, "--load", bad, stdin="hi\n")
+        check(f"load: cut to {size} bytes", r.code == 1 and r.out == b"" and "bad.session: " in r.err, r)
+    os.remove(bad)
+
+
+def test_other_model(model, saved):
+    """The same shapes with one weight changed, another template value, another KV type, a smaller context."""
+    tuned = cli.folder()
+    for name in os.listdir(model):
+        shutil.copy(os.path.join(model, name), tuned)
+    shard = next(f for f in sorted(os.listdir(tuned)) if f.endswith(".safetensors") and f.startswith("model"))
+    with open(os.path.join(tuned, shard), "r+b") as f:
+        header = int.from_bytes(f.read(8), "little")
+        f.seek(8 + header + 100)
+        byte = f.read(1)[0]
+        f.seek(8 + header + 100)
+        f.write(bytes([byte ^ 1]))
+    r = cli.run("chat", tuned, *WORDS, "--load", saved)
+    check("load: a fine-tune is another model", r.code == 1 and "another model" in r.err, r)
+    r = cli.run("chat", model, *WORDS, "--load", saved, "--kv-dtype", "bf16")
+    check("load: another KV type", r.code == 1 and "KV type f32" in r.err, r)
+    r = cli.run("chat", model, *WORDS, "--load", saved, "--context", 16)
+    check("load: a smaller context", r.code == 1 and "context" in r.err, r)
+    r = cli.run("chat", model, *WORDS, "--load", saved, "--cpu", "scalar")
+    other = "note: saved by CPU level" in r.err
+    check("load: another CPU level is said", r.code == 0 and (other or "scalar" in cli.run("devices").out.decode()), r)
+    r = cli.run("chat", model, *WORDS, stdin=f"/save {saved}\n")
+    check("save: overwrites nothing of others", "already" in r.err, r)
+
+
+# ---- interrupts ------------------------------------------------------------------------------------------------------
+
+def test_interrupt(home):
+    """A model that never ends, at a context that takes it long."""
+    model = make_model(eos_token_id=5, max_position_embeddings=65536)
+    t = Terminal("chat", model, "--temperature", "1", "--seed", "3", "-c", "65536", XDG_STATE_HOME=home)
+    t.until_prompt()
+    begin = len(t.raw)
+    t.say("go on")
+    t.until(lambda t: len(t.raw) > begin + 200)
+    t.send("\003")
+    check("Ctrl-C stops the answer", t.until_text("; interrupted]") and t.until_prompt(), t.screen.text()[-2:])
+    t.say("/stats")
+    check("Ctrl-C keeps what was said", t.until_text("2 messages"), t.screen.text()[-8:])
+    t.until_prompt()
+    t.line_sent = t.screen.y
+    t.send("half a line\003")
+    check("Ctrl-C at the prompt: once more leaves", t.until_text("Ctrl-C once more leaves") and t.until_prompt(),
+          t.screen.text()[-3:])
+    t.send("\003")
+    check("Ctrl-C twice: 130", t.finish() == 130 and t.is_restored(), t.process.returncode)
+    t.close()
+
+    t = Terminal("chat", model, "--temperature", "1", "--seed", "3", "-c", "65536", XDG_STATE_HOME=home)
+    t.until_prompt()
+    begin = len(t.raw)
+    t.say("go on")
+    t.until(lambda t: len(t.raw) > begin + 200)
+    t.send("\003")
+    t.until_text("; interrupted]")
+    t.send("\003")
+    check("Ctrl-C in an answer and after it: 130", t.finish() == 130 and t.is_restored(), t.process.returncode)
+    t.close()
+
+
+# ---- looks -----------------------------------------------------------------------------------------------------------
+
+def test_reasoning(home):
+    """The native renderer of the family begins in reasoning, where a random model stays."""
+    model = make_model(template=None)
+    told = ask(model, [user("hi")])["message"]["reasoning_content"]
+    t = Terminal("chat", model, *WORDS, XDG_STATE_HOME=home)
+    t.until_prompt()
+    t.say("hi")
+    t.until_prompt()
+    dim = t.screen.dim_text()
+    want = Screen()
+    want.feed(safe(told).replace("\n", "\r\n"))
+    check("reasoning is dimmed", "".join(want.text()).replace(" ", "") in dim.replace(" ", ""), dim, want.text())
+    t.say("/think")
+    t.until_prompt()
+    t.say("/regen")
+    check("reasoning is folded", t.until_text("(reasoning folded; /think shows it)"), t.screen.text()[-4:])
+    t.until_prompt()
+    n = len(t.screen.text())
+    t.say("/think")
+    t.until_prompt()
+    shown = "".join(t.screen.text()[n:])
+    check("and unfolded", "".join(want.text()).replace(" ", "")[:20] in shown.replace(" ", ""), shown)
+    t.say("/quit")
+    t.finish()
+    t.close()
+    for name, env in (("NO_COLOR", {"NO_COLOR": "1"}), ("TERM=dumb", {"TERM": "dumb"})):
+        t = Terminal("chat", model, *WORDS, XDG_STATE_HOME=home, **env)
+        t.until_prompt()
+        t.say("hi")
+        t.until_prompt()
+        check(f"{name}: no colour", b"\033[2m" not in t.raw and "(reasoning)" in t.screen.text(), t.raw[-300:])
+        if name == "TERM=dumb":
+            check(f"{name}: no escape sequence at all", b"\033" not in t.raw, t.raw[-300:])
+        t.send("\004")
+        check(f"{name}: Ctrl-D leaves", t.finish() == 0 and t.is_restored())
+        t.close()
+
+
+def test_narrow(model, home):
+    t = Terminal("chat", model, *WORDS, columns=1, rows=40, XDG_STATE_HOME=home)
+    t.until(lambda t: b"leaves" in t.raw.replace(b"\r\n", b""))
+    t.send("\004")
+    check("one column: it still leaves", t.finish() == 0, t.process.returncode)
+    t.close()
+
+
+def test_no_history(model):
+    t = Terminal("chat", model, *WORDS, XDG_STATE_HOME="/proc/nowhere")
+    t.until_prompt()
+    t.say("hi")
+    check("history that cannot be written is no failure", t.until_prompt() and counts(t.screen), t.screen.text()[-3:])
+    t.say("/quit")
+    check("and no reason to fail", t.finish() == 0)
+    t.close()
+
+
+# ---- no terminal -----------------------------------------------------------------------------------------------------
+
+def test_lines(model):
+    """Every line of stdin is a message; stdout holds the answers alone."""
+    first = ask(model, [user("one")])
+    second = ask(model, [user("one"), first["message"], user("two\n2")])
+
+    def line(message):
+        return message["message"]["content"] if message["message"]["content"].endswith("\n") else \
+            message["message"]["content"] + "\n"
+    r = cli.run("chat", model, *WORDS, stdin="one\n\n/stats\ntwo\\\n2\n")
+    check("lines: the answers and nothing else", r.code == 0 and r.out.decode() == line(first) + line(second), r, first)
+    r = cli.run("chat", model, *WORDS, stdin="")
+    check("lines: nothing in, nothing out", r.code == 0 and r.out == b"", r)
+    r = cli.run("chat", model, *WORDS, "-c", 40, stdin="one\ntwo\nthree\n")
+    check("lines: a full context ends with an error and its numbers", r.code == 1 and "the context holds 40" in r.err, r)
+    r = cli.run("chat", model, *WORDS, stdin=b"\xff\xfe\n")
+    check("lines: not UTF-8 is refused", r.code == 2 and "UTF-8" in r.err and r.out == b"", r)
+    p = cli.start("chat", model, *map(str, WORDS), stderr=None)
+    p.stdin.write(b"one\n")
+    p.stdin.flush()
+    got = p.stdout.read(len(line(first).encode()))
+    check("lines: an answer comes before the next line is asked for", got == line(first).encode(), got)
+    p.stdin.close()
+    check("lines: ends with stdin", p.wait(60) == 0)
+
+
+def main():
+    home, model = cli.folder(), make_model()
+    saved = test_conversation(model, home)
+    if os.path.exists(saved):
+        test_damage(model, saved)
+        test_other_model(model, saved)
+    test_interrupt(home)
+    test_reasoning(home)
+    test_narrow(model, home)
+    test_no_history(model)
+    test_lines(model)
+    cli.finish()
+
+
+main()
