@@ -160,62 +160,26 @@ typedef struct attack {
     bool spares_assistant;
 } attack;
 
-static bool is_one_of(const char *key, const char *const *keys)
+static void attack_text(bt_text *t, bt_chars text, bool is_name, void *user)
 {
-    while (*keys != NULL && strcmp(key, *keys) != 0) keys++;
-    return *keys != NULL;
-}
-
-static void put(bt_text *t, const attack *a, const char *text)
-{
+    const attack *a = user;
     bt_text s = {0};
+    (void)is_name;
     bt_text_puts(&s, a->before);
-    bt_text_puts(&s, text);
+    bt_text_add(&s, text.text, text.size);
     bt_text_puts(&s, a->behind);
     bt_py_dump_string(t, (bt_chars){s.data, s.size});
     bt_text_free(&s);
 }
 
-/* The tree with every text attacked that is somebody's text: not what the form of messages and schemas is made of. */
-static void write_attacked(bt_text *t, const bt_json_node *n, const attack *a, const char *key)
-{
-    static const char *const form[] = {"role", "type", "id", "tool_call_id", "$ref", NULL};
-    static const char *const named[] = {"properties", "arguments", NULL};
-    if (n->kind == BT_JSON_STRING && !is_one_of(key, form)) {
-        put(t, a, n->text);
-    } else if (n->kind == BT_JSON_OBJECT) {
-        bt_text_puts(t, "{");
-        for (const bt_json_node *m = n->child; m != NULL; m = m->next) {
-            if (is_one_of(key, named)) {
-                put(t, a, m->key);
-            } else {
-                bt_py_dump_string(t, (bt_chars){m->key, m->key_size});
-            }
-            bt_text_puts(t, ": ");
-            write_attacked(t, m, a, is_one_of(key, named) ? "" : m->key);
-            if (m->next != NULL) bt_text_puts(t, ", ");
-        }
-        bt_text_puts(t, "}");
-    } else if (n->kind == BT_JSON_ARRAY) {
-        bt_text_puts(t, "[");
-        for (const bt_json_node *m = n->child; m != NULL; m = m->next) {
-            write_attacked(t, m, a, key);
-            if (m->next != NULL) bt_text_puts(t, ", ");
-        }
-        bt_text_puts(t, "]");
-    } else {
-        bt_py_dump(t, n);
-    }
-}
-
 /* A context or stored case as a request; a NULL attack leaves it as it is. */
-static bt_text make_request(const bt_json_node *context, const attack *a)
+static bt_text make_request(const bt_json_node *context, attack *a)
 {
     static const char *const apart[] = {"name", "bos_token", "eos_token", NULL};
     bt_text t = {0};
     bt_text_puts(&t, "{");
     for (const bt_json_node *m = context->child; m != NULL; m = m->next) {
-        if (is_one_of(m->key, apart)) continue;
+        if (unit_is_one_of(m->key, apart)) continue;
         if (t.size > 1) bt_text_puts(&t, ", ");
         bt_py_dump_string(&t, (bt_chars){m->key, m->key_size});
         bt_text_puts(&t, ": ");
@@ -230,7 +194,7 @@ static bt_text make_request(const bt_json_node *context, const attack *a)
             if (a->spares_assistant && role != NULL && strcmp(role->text, "assistant") == 0) {
                 bt_py_dump(&t, one);
             } else {
-                write_attacked(&t, one, a, "");
+                unit_write_changed(&t, one, attack_text, a, "");
             }
             if (one->next != NULL) bt_text_puts(&t, ", ");
         }
@@ -241,7 +205,7 @@ static bt_text make_request(const bt_json_node *context, const attack *a)
     return t;
 }
 
-static bt_status render(const bt_chat *chat, const bt_json_node *context, const attack *a, bt_prompt *p, bt_error *e)
+static bt_status render(const bt_chat *chat, const bt_json_node *context, attack *a, bt_prompt *p, bt_error *e)
 {
     bt_text request = make_request(context, a);
     const bt_chat_request r = {.messages = request.data, .messages_size = request.size};
@@ -260,7 +224,7 @@ static size_t compare(const char *what, const bt_chat *chat, const bt_tokenizer 
     (void)snprintf(safe_behind, sizeof safe_behind, "%s", behind);
     for (char *c = safe_before; *c != '\0'; c++) *c = strchr("<>[]", *c) != NULL ? '!' : *c;
     for (char *c = safe_behind; *c != '\0'; c++) *c = strchr("<>[]", *c) != NULL ? '!' : *c;
-    const attack hostile = {before, behind, spares_assistant}, harmless = {safe_before, safe_behind, spares_assistant};
+    attack hostile = {before, behind, spares_assistant}, harmless = {safe_before, safe_behind, spares_assistant};
     bt_prompt bad = {0}, good = {0};
     bt_error e;
     bt_status is_bad = render(chat, context, &hostile, &bad, &e), is_good = render(chat, context, &harmless, &good, &e);
@@ -374,7 +338,7 @@ static void drop_holding(tag_list *list, const char *text)
 static void drop_said(tag_list *list, const bt_json_node *n, const char *key)
 {
     static const char *const form[] = {"role", "type", NULL};
-    if (n->kind == BT_JSON_STRING && !is_one_of(key, form)) drop_holding(list, n->text);
+    if (n->kind == BT_JSON_STRING && !unit_is_one_of(key, form)) drop_holding(list, n->text);
     for (size_t i = 0; n->kind == BT_JSON_STRING && i < list->n;) {
         if (strstr(n->text, list->tags[i]) != NULL) {
             list->tags[i] = list->tags[--list->n];
@@ -410,7 +374,7 @@ typedef struct world { /* one template with a vocabulary of its own tags */
 
 static void open_world(world *w, const char *fixtures, const char *name, const bt_tokenizer *k2)
 {
-    char path[4400], *source;
+    char path[4400], file[128], folder[4100], *source;
     size_t size;
     bt_error e;
     *w = (world){.arena = bt_arena_new(), .folder = unit_make_folder(), .k2 = k2};
@@ -419,10 +383,9 @@ static void open_world(world *w, const char *fixtures, const char *name, const b
     unit_write_file(w->folder, "chat_template.jinja", source, size);
     find_tags(w->arena, source, &w->tags);
     bt_free(source);
-    (void)snprintf(path, sizeof path, "%s.json", name);
-    char folder[4200];
-    (void)snprintf(folder, sizeof folder, "%s/jinja", fixtures);
-    w->cases = unit_member(unit_read_json(w->arena, folder, path), "cases");
+    (void)snprintf(file, sizeof file, "%.100s.json", name);
+    (void)snprintf(folder, sizeof folder, "%.4000s/jinja", fixtures);
+    w->cases = unit_member(unit_read_json(w->arena, folder, file), "cases");
     for (const bt_json_node *c = w->cases->child; c != NULL; c = c->next) {
         const bt_json_node *text = bt_json_get(c, "expected");
         if (text != NULL) find_tags(w->arena, text->text, &w->tags);
