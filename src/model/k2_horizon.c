@@ -102,6 +102,10 @@ static size_t count_or(k2_reader *r, const char *key, uint64_t fallback, uint64_
     uint64_t v = fallback;
     bool found = false;
     if (r->st == BT_OK) r->st = bt_get_u64(r->top, key, min, max, &v, &found, r->e);
+    if (r->st == BT_OK && v > max) /* the default, where others are smaller: eight experts a token, of four */
+        r->st =
+            bt_fail(r->e, BT_ERR_FORMAT, "%s: %s is missing, and its default %zu is more than the %zu possible here",
+                    r->s->file, key, (size_t)v, (size_t)max);
     note_default(r, key, found);
     return (size_t)v;
 }
@@ -197,9 +201,33 @@ static void read_gate(k2_reader *r)
         refuse(r, true, "attention_gate_func", "is neither null, silu nor softplus");
 }
 
+/* A number that, where it is given, must be the one that changes nothing. */
+static void must_be(k2_reader *r, const char *key, double neutral, const char *why)
+{
+    double v = neutral;
+    bool found = false;
+    if (r->st == BT_OK) r->st = bt_get_f64(r->top, key, &v, &found, r->e);
+    refuse(r, found && v != neutral, key, why);
+}
+
+/* Keys of K2-Horizon and of mixtures that plain Llama code would silently ignore. */
+static void check_plain(k2_reader *r)
+{
+    bool qk_norm = false, found = false;
+    if (r->st == BT_OK) r->st = bt_get_bool(r->top, "query_key_norm", &qk_norm, &found, r->e);
+    refuse(r, qk_norm, "query_key_norm", "true is not supported for Llama");
+    refuse(r, string_or(r, "attention_gate_func", NULL) != NULL, "attention_gate_func", "is not supported for Llama");
+    must_be(r, "layernorm_num_groups", 1, "above 1 is not supported for Llama");
+    must_be(r, "num_experts", 0, "is not supported for Llama");
+    must_be(r, "num_local_experts", 0, "is not supported for Llama");
+    must_be(r, "mova_num_experts", 0, "is not supported for Llama");
+    must_be(r, "rope_head_dim", (double)r->s->head_dim, "below head_dim is not supported for Llama");
+}
+
 static void check_common(k2_reader *r)
 {
     const k2_shape *s = r->s;
+    must_be(r, "partial_rotary_factor", 1, "is not supported (rope_head_dim is)");
     refuse(r, strcmp(string_or(r, "hidden_act", "silu"), "silu") != 0, "hidden_act",
            "is not silu, the only one supported");
     bool found = false, attention_bias = false, mlp_bias = false, window = false;
@@ -291,6 +319,7 @@ static bt_status llama_read_config(const bt_config *c, void *shape, bt_error *e)
     if (r->st == BT_OK && s->is_dense == NULL)
         r->st = bt_fail(e, BT_ERR_MEMORY, "no memory for %zu layers", s->n_layers);
     check_common(r);
+    check_plain(r);
     if (r->st == BT_OK) r->st = bt_rope_read(c, 10000, &s->rope, e);
     if (r->st == BT_OK && !s->rope.is_given) {
         s->rope = (bt_rope){.type = BT_ROPE_DEFAULT, .theta = 10000, .attention_factor = 1};
@@ -384,7 +413,7 @@ static void k2_list_tensors(void *shape, bt_tensor_list *l)
         return;
     }
     s->embed = bt_list_matrix(l, BT_CLASS_EMBEDDING, -1, s->n_vocab, s->hidden, "model.embed_tokens.weight");
-    for (size_t i = 0; i < s->n_layers; i++) list_layer(s, l, &s->layers[i], (int)i);
+    for (size_t i = 0; i < s->n_layers && !l->failed; i++) list_layer(s, l, &s->layers[i], (int)i);
     s->final_norm = bt_list_vector(l, BT_CLASS_NORM, -1, s->hidden, "model.norm.weight");
     s->head = s->tied ? s->embed : bt_list_matrix(l, BT_CLASS_HEAD, -1, s->n_vocab, s->hidden, "lm_head.weight");
 }

@@ -12,7 +12,9 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/rng.h"
 #include "model/bind.h"
+#include "model/quantization.h"
 
 static const bt_family *const families[] = {&bt_family_k2_horizon, &bt_family_llama};
 #define N_FAMILIES (sizeof families / sizeof *families)
@@ -37,62 +39,20 @@ static bt_status choose_family(bt_model *m, bt_error *e)
     if (list == NULL || list->kind != BT_JSON_ARRAY || list->n_children == 0) {
         return bt_fail(e, BT_ERR_FORMAT, "%s: architectures is missing or not a list of names", file);
     }
-    const char *first = "";
-    for (const bt_json_node *n = list->child; n != NULL; n = n->next) {
-        if (n->kind != BT_JSON_STRING)
-            return bt_fail(e, BT_ERR_FORMAT, "%s: architectures holds something that is no name", file);
-        if (n == list->child) first = n->text;
-        m->family = family_by_architecture(n->text);
-        if (m->family != NULL) return BT_OK;
-    }
-    return bt_fail(e, BT_ERR_UNSUPPORTED,
-                   "%s: architectures [\"%s\"] is not supported (K2HorizonForCausalLM and LlamaForCausalLM are)", file,
-                   first);
-}
-
-/* What the quantisation block promises about scales must be the 128 x 128 blocks that we read; which tensors are FP8 is
- * the headers' word alone. */
-static bt_status check_block_size(const bt_config *c, const bt_json_node *list, const char *key, bt_error *e)
-{
-    if (list == NULL || list->kind == BT_JSON_NULL) return BT_OK;
-    bool good = list->kind == BT_JSON_ARRAY && list->n_children == 2;
-    for (const bt_json_node *n = good ? list->child : NULL; n != NULL; n = n->next) {
-        uint64_t v = 0;
-        good = good && n->kind == BT_JSON_NUMBER && bt_json_u64(n->text, n->size, &v) && v == BT_SCALE_BLOCK;
-    }
-    if (!good)
-        return bt_fail(e, BT_ERR_UNSUPPORTED, "%s: %s is not [128, 128], the only block size supported",
-                       bt_config_file(c), key);
-    return BT_OK;
-}
-
-static bt_status check_quantization(const bt_config *c, bt_error *e)
-{
-    bt_scope q, top = {c, bt_config_root(c), NULL};
-    const char *method = NULL, *format = NULL;
-    bt_status st = bt_get_scope(top, "quantization_config", &q, e);
-    if (st != BT_OK || q.object == NULL) return st;
-    st = bt_get_string(q, "quant_method", &method, NULL, e);
-    if (st == BT_OK) st = bt_get_string(q, "format", &format, &(bool){false}, e);
-    if (st != BT_OK) return st;
-    bool fp8 = strcmp(method, "fp8") == 0, compressed = strcmp(method, "compressed-tensors") == 0;
-    if (!fp8 && !compressed) {
+    const bt_json_node *name = list->child; /* the first decides; several are a contradiction that nobody writes */
+    if (name->kind != BT_JSON_STRING)
+        return bt_fail(e, BT_ERR_FORMAT, "%s: architectures holds something that is no name", file);
+    m->family = family_by_architecture(name->text);
+    if (m->family == NULL)
         return bt_fail(e, BT_ERR_UNSUPPORTED,
-                       "%s: quantization_config.quant_method \"%s\" is not supported (compressed-tensors and fp8 are)",
-                       bt_config_file(c), method);
-    }
-    if (compressed && format != NULL && strcmp(format, "float-quantized") != 0) {
-        return bt_fail(e, BT_ERR_UNSUPPORTED,
-                       "%s: quantization_config.format \"%s\" is not supported (float-quantized is)", bt_config_file(c),
-                       format);
-    }
-    st = check_block_size(c, bt_json_get(q.object, "weight_block_size"), "quantization_config.weight_block_size", e);
-    const bt_json_node *groups = bt_json_get(q.object, "config_groups");
-    for (const bt_json_node *g = groups == NULL ? NULL : groups->child; g != NULL && st == BT_OK; g = g->next) {
-        const bt_json_node *w = bt_json_get(g, "weights");
-        if (w != NULL)
-            st = check_block_size(c, bt_json_get(w, "block_structure"), "quantization_config block_structure", e);
-    }
+                       "%s: architectures [\"%s\"] is not supported (K2HorizonForCausalLM and LlamaForCausalLM are)",
+                       file, name->text);
+    const char *type = NULL;
+    bt_status st =
+        bt_get_string((bt_scope){m->config, bt_config_root(m->config), NULL}, "model_type", &type, &(bool){false}, e);
+    if (st == BT_OK && type != NULL && strcmp(type, m->family->name) != 0)
+        return bt_fail(e, BT_ERR_FORMAT, "%s: model_type is \"%s\" but architectures is [\"%s\"]", file, type,
+                       name->text);
     return st;
 }
 
@@ -171,15 +131,16 @@ static uint64_t mix(uint64_t h, const void *data, size_t size)
     return h;
 }
 
-/* The configuration as it is written, names, dtypes and shapes of all tensors, and the first bytes of up to 64 of
- * them: a fine-tune has other bytes there, and the same weights under another rope compute something else. */
+/* The configuration as it is written, names, dtypes and shapes of all tensors, and the first 4 KB of each (of a
+ * scattered 4,096 or so where there are more): a fine-tune has other bytes there, and the same weights under another
+ * rope compute something else. */
 static uint64_t fingerprint(const bt_model *m)
 {
     uint64_t h = mix(0xcbf29ce484222325u, m->family->name, strlen(m->family->name));
     size_t config_bytes;
     const char *config = bt_config_text(m->config, &config_bytes);
     h = mix(h, config, config_bytes);
-    size_t n = m->list.n, step = n / 64 + 1;
+    size_t n = m->list.n, one_in = n / 4096 + 1;
     for (size_t i = 0; i < n; i++) {
         const bt_tensor_spec *spec = &m->list.specs[i];
         const bt_view *v = &m->views[i];
@@ -187,7 +148,7 @@ static uint64_t fingerprint(const bt_model *m)
         h = mix(h, spec->name, strlen(spec->name));
         h = mix(h, facts, sizeof facts);
         uint64_t tensor_bytes = (uint64_t)v->n_rows * v->n_cols * bt_dtype_bits(v->dtype) / 8;
-        if (i % step == 0) h = mix(h, v->data, tensor_bytes < 4096 ? (size_t)tensor_bytes : 4096);
+        if (bt_rng_u64(0, i) % one_in == 0) h = mix(h, v->data, tensor_bytes < 4096 ? (size_t)tensor_bytes : 4096);
     }
     return h;
 }
@@ -215,10 +176,18 @@ static bt_status ablate(bt_model *m, const char *text, bt_error *e)
 
 /* ---- public ------------------------------------------------------------------------------------------------------ */
 
+/* A config of a kilobyte can ask for more tensors than memory has room for their names. Of a list that is much longer than
+ * the files' own not each missing tensor has to be told. */
 static bt_status list_and_bind(bt_model *m, bt_error *e)
 {
+    size_t n_stored = bt_tensors_count(m->tensors);
+    m->list.n_max = 2 * n_stored + 1000;
     m->list.arena = bt_arena_new();
     if (m->list.arena != NULL) m->family->list_tensors(m->shape, &m->list);
+    if (m->list.is_too_long)
+        return bt_fail(e, BT_ERR_FORMAT,
+                       "%s: it asks for more than %zu tensors, and the files hold %zu: they are not of one model",
+                       bt_config_file(m->config), m->list.n_max, n_stored);
     if (m->list.arena == NULL || m->list.failed) return bt_fail(e, BT_ERR_MEMORY, "no memory for the list of tensors");
     return bt_model_bind(m, e);
 }
@@ -258,7 +227,7 @@ bt_status bt_model_open(const char *path, const bt_model_options *options, bt_mo
     }
     st = open_configs(m, e);
     if (st == BT_OK) st = choose_family(m, e);
-    if (st == BT_OK) st = check_quantization(m->config, e);
+    if (st == BT_OK) st = bt_quantization_check(m->config, e);
     if (st != BT_OK) goto fail;
     m->shape = bt_calloc(1, m->family->shape_bytes);
     if (m->shape == NULL) {

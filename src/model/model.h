@@ -25,7 +25,9 @@ typedef struct bt_tensor_list {
     bt_arena *arena;
     bt_tensor_spec *specs;
     size_t n, capacity;
-    bool failed; /* an allocation did: reported once, at the end */
+    size_t n_max;     /* 0: as many as memory holds */
+    bool failed;      /* an allocation did, or there are more than n_max: reported once, at the end */
+    bool is_too_long; /* the latter */
 } bt_tensor_list;
 
 /* Appends one spec and returns its index; `format` makes the name. */

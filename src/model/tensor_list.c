@@ -11,6 +11,7 @@
 
 static bt_tensor_spec *spec_new(bt_tensor_list *l, bt_class class, int layer)
 {
+    if (l->n_max != 0 && l->n == l->n_max) l->failed = l->is_too_long = true;
     if (l->failed) return NULL;
     if (l->n == l->capacity) {
         size_t capacity = l->capacity == 0 ? 256 : 2 * l->capacity;

@@ -81,7 +81,7 @@ static void make_folder(void)
 {
     static const char header[] = "{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},"
                                  "\"b\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[2,3]}}";
-    (void)snprintf(folder, sizeof folder, "/tmp/baltoro-fuzz-XXXXXX");
+    (void)snprintf(folder, sizeof folder, "%s", fuzz_folder());
     check(mkdtemp(folder) != NULL);
     check(atexit(remove_folder) == 0);
     unsigned char shard[8 + sizeof header - 1 + 3] = {sizeof header - 1};
