@@ -38,20 +38,15 @@ typedef struct number_text { /* a number before it is padded */
 
 /* ---- padding ----------------------------------------------------------------------------------------------------- */
 
-static void put_fill(bt_jx *x, const spec *s, size_t n, bool message)
-{
-    for (size_t i = 0; i < n && !x->failed; i++) bt_out_add(x, s->fill.data, s->fill.size, message);
-}
-
 /* Puts content [length characters] into its width. */
 static void put_padded(bt_jx *x, const spec *s, const bt_js *content, size_t length, char by_default, bool message)
 {
     size_t missing = s->width > length ? s->width - length : 0;
     char align = s->align == '\0' ? by_default : s->align;
     size_t left = align == '>' || align == '=' ? missing : align == '^' ? missing / 2 : 0;
-    put_fill(x, s, left, message);
+    bt_out_repeat(x, &s->fill, left, message);
     bt_out_js(x, content, 0, content->size);
-    put_fill(x, s, missing - left, message);
+    bt_out_repeat(x, &s->fill, missing - left, message);
 }
 
 /* The digits before the point with separators, filled with zeros up to min_width. */
@@ -95,7 +90,7 @@ static void put_number(bt_jx *x, const spec *s, number_text *t, bool message)
     size_t prefix = strlen(t->prefix), length = prefix + t->size;
     if (s->align == '=') {
         bt_out_add(x, t->prefix, prefix, message);
-        put_fill(x, s, s->width > length ? s->width - length : 0, message);
+        bt_out_repeat(x, &s->fill, s->width > length ? s->width - length : 0, message);
         bt_out_add(x, t->body, t->size, message);
         return;
     }
@@ -606,8 +601,8 @@ typedef struct formatter {
     const bt_js *format;
     const bt_jargs *args;
     const bt_jv *map;
-    int64_t automatic; /* next number of "{}"; -1 once fields are numbered by hand */
-    bool numbered;
+    int64_t automatic; /* next number of "{}" */
+    bool numbered;     /* some field had its number */
     bool markup;
 } formatter;
 
@@ -641,19 +636,22 @@ static bt_jv named(bt_jx *x, const formatter *f, const char *name, size_t n)
     return bt_jx_fail(x, "there is no argument named '%.*s'", (int)(n < 200 ? n : 200), name);
 }
 
+/* "{}": the next argument. */
+static bt_jv next_positional(bt_jx *x, formatter *f)
+{
+    if (!f->numbered) return positional(x, f, f->automatic++);
+    return bt_jx_fail(x, "cannot switch from manual field specification to automatic field numbering");
+}
+
 /* The first part of a field's name. */
 static bt_jv first_value(bt_jx *x, formatter *f, const char *name, size_t n)
 {
-    bool number = all_digits(name, n);
-    if (n == 0 && f->numbered)
-        return bt_jx_fail(x, "cannot switch from manual field specification to automatic field numbering");
-    if (n == 0) return positional(x, f, f->automatic++);
-    if (!number) return named(x, f, name, n);
+    int64_t i = 0;
+    if (!all_digits(name, n)) return named(x, f, name, n);
     if (f->automatic > 0) {
         return bt_jx_fail(x, "cannot switch from automatic field numbering to manual field specification");
     }
     f->numbered = true;
-    int64_t i = 0;
     if (bt_py_parse_int(name, n, 10, &i) != 1) i = INT64_MAX;
     return positional(x, f, i);
 }
@@ -663,6 +661,7 @@ static bt_jv field_value(bt_jx *x, formatter *f, size_t from, size_t to)
 {
     const char *s = f->format->data;
     size_t at = from;
+    if (from == to) return next_positional(x, f);
     while (at < to && s[at] != '.' && s[at] != '[') at++;
     bt_jv v = first_value(x, f, s + from, at - from);
     while (at < to && !bt_failed(v)) {

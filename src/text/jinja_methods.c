@@ -511,14 +511,10 @@ static bt_jv str_replace(bt_jx *x, bt_jv self, const bt_jargs *a)
     int64_t count = -1;
     if (!bt_jargs_positional(x, a, "replace", 2, 3)) return bt_jv_of(JV_FAIL);
     if (a->n == 3 && !bt_jarg_int(x, "replace", a->v[2], &count)) return bt_jv_of(JV_FAIL);
+    bt_jv with = self.s->markup ? bt_js_escape(x, a->v[1]) : a->v[1]; /* markup takes anything, as its text */
     const bt_js *old = bt_jarg_string(x, "replace", a->v[0]);
-    const bt_js *new = old == NULL ? NULL : bt_jarg_string(x, "replace", a->v[1]);
+    const bt_js *new = old == NULL || bt_failed(with) ? NULL : bt_jarg_string(x, "replace", with);
     if (new == NULL) return bt_jv_of(JV_FAIL);
-    if (self.s->markup) {
-        bt_jv escaped = bt_js_escape(x, a->v[1]);
-        if (bt_failed(escaped)) return escaped;
-        new = escaped.s;
-    }
     return like(x, self.s, bt_js_replace(x, self.s, old, new, count));
 }
 
@@ -700,9 +696,9 @@ static bt_jv str_join(bt_jx *x, bt_jv self, const bt_jargs *a)
 static bt_jv pad(bt_jx *x, const bt_js *s, size_t left, size_t right, const bt_js *fill, bool message)
 {
     size_t begin = bt_out_begin(x);
-    for (size_t i = 0; i < left && !x->failed; i++) bt_out_add(x, fill->data, fill->size, message);
+    bt_out_repeat(x, fill, left, message);
     bt_out_add(x, s->data, s->size, message);
-    for (size_t i = 0; i < right && !x->failed; i++) bt_out_add(x, fill->data, fill->size, message);
+    bt_out_repeat(x, fill, right, message);
     return like(x, s, bt_out_take(x, begin, message));
 }
 

@@ -508,7 +508,7 @@ static bt_jv repeat(bt_jx *x, bt_jv v, int64_t times)
         if (v.s->size > 0 && n > x->output_bytes_max / v.s->size) {
             return bt_jx_fail(x, "more than %zu bytes of text", x->output_bytes_max);
         }
-        for (size_t i = 0; i < n && v.s->size > 0 && !x->failed; i++) bt_out_add(x, v.s->data, v.s->size, message);
+        if (v.s->size > 0) bt_out_repeat(x, v.s, n, message);
         return bt_out_take(x, begin, message);
     }
     size_t size = v.list->n;

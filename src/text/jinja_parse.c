@@ -722,7 +722,7 @@ static bt_jnode *parse_condition(bt_jparser *p)
         bt_jnode *c = bt_jparse_node(p, JN_COND, at);
         if (c == NULL || (c->test = parse_or(p)) == NULL) return NULL;
         c->yes = n;
-        if (bt_jparse_skip_name(p, "else") && (c->no = parse_condition(p)) == NULL) return NULL;
+        if (bt_jparse_skip_name(p, "else") && (c->no = bt_jparse_expression(p)) == NULL) return NULL;
         p->unknown = unknown_before; /* what stands in a condition may be unknown until it is reached */
         n = c;
     }

@@ -173,8 +173,12 @@ static bool walk(resolver *r, bt_jnode *n, visit_fn visit)
     return true;
 }
 
+/* `self` would be the template's blocks. */
 static bool visit_load(resolver *r, bt_jnode *name)
 {
+    if (bt_js_is(name->name, "self")) {
+        return bt_jparse_fail_at(r->p, name->line, name->column, BT_ERR_UNSUPPORTED, "'self' is not supported");
+    }
     return load(r, name->name);
 }
 

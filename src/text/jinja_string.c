@@ -104,12 +104,13 @@ size_t bt_out_begin(const bt_jx *x)
 static bool reserve(bt_jx *x, size_t size)
 {
     bt_jout *o = &x->out;
-    if (x->failed || !bt_jx_charge(x, size)) return false;
-    if (size <= o->capacity - o->size) return true;
+    if (x->failed) return false;
     if (size > x->output_bytes_max || o->size > x->output_bytes_max - size) {
         (void)bt_jx_fail(x, "more than %zu bytes of text", x->output_bytes_max);
         return false;
     }
+    if (!bt_jx_charge(x, size)) return false;
+    if (size <= o->capacity - o->size) return true;
     size_t capacity = o->capacity < 2048 ? 4096 : o->capacity * 2;
     if (capacity < o->size + size) capacity = o->size + size;
     char *data = bt_realloc(o->data, capacity, 1);
@@ -149,6 +150,15 @@ void bt_out_fill(bt_jx *x, char c, size_t n, bool message)
     memset(x->out.data + x->out.size, c, n);
     memset(x->out.marks + x->out.size, message, n);
     x->out.size += n;
+}
+
+void bt_out_repeat(bt_jx *x, const bt_js *s, size_t n, bool message)
+{
+    if (s->size == 1) {
+        bt_out_fill(x, s->data[0], n, message);
+        return;
+    }
+    for (size_t i = 0; i < n && !x->failed; i++) bt_out_add(x, s->data, s->size, message);
 }
 
 void bt_out_js(bt_jx *x, const bt_js *s, size_t from, size_t to)

@@ -239,6 +239,7 @@ void bt_out_add(bt_jx *x, const char *data, size_t size, bool message);
 void bt_out_puts(bt_jx *x, const char *text, bool message);
 void bt_out_char(bt_jx *x, uint32_t c, bool message);
 void bt_out_fill(bt_jx *x, char c, size_t n, bool message);
+void bt_out_repeat(bt_jx *x, const bt_js *s, size_t n, bool message);
 void bt_out_js(bt_jx *x, const bt_js *s, size_t from, size_t to);
 void bt_out_str(bt_jx *x, bt_jv v);                      /* Python's str() */
 void bt_out_repr(bt_jx *x, bt_jv v);                     /* Python's repr(), all of it of v's origin */
