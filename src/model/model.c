@@ -196,7 +196,7 @@ bt_status bt_model_list_tensors(bt_config *config, bt_tensor_list *list, bt_erro
 {
     bt_model m = {.config = config};
     bt_status st = choose_family(&m, e);
-    if (st == BT_OK) st = check_quantization(config, e);
+    if (st == BT_OK) st = bt_quantization_check(config, e);
     if (st != BT_OK) return st;
     m.shape = bt_calloc(1, m.family->shape_bytes);
     list->arena = bt_arena_new();
