@@ -1,5 +1,5 @@
 /*
- * baltoro: run K2-Horizon and Kimi K3 checkpoints, and know that the answer is right.
+ * baltoro: run K2-Horizon checkpoints, and know that the answer is right.
  *
  * Data flows one way:  model (immutable) -> engine (memory, threads) -> session (ids in, logits out)
  * -> sampler (logits in, id out) -> tokenizer (ids in, text out).
@@ -42,7 +42,7 @@ typedef enum bt_status {
     BT_ERR_MEMORY,      /* not enough memory or disk */
     BT_ERR_CONTEXT,     /* more tokens than the context holds */
     BT_ERR_NUMERIC,     /* NaN where a number is needed, or no candidate left to sample */
-    BT_ERR_CANCELLED,   /* the caller's hook said stop */
+    BT_ERR_CANCELLED    /* the caller's hook said stop */
 } bt_status;
 
 #define BT_ERROR_BYTES_MAX 4096

@@ -56,7 +56,7 @@ static bt_status encode_prompt(run *r, const char *text, size_t size)
     if (r->n_prompt == 0)
         return bt_fail(&a->error, BT_ERR_USAGE,
                        "the prompt is empty, and this tokenizer has no token to begin a text with");
-    bt_app_note(a, "prompt: %zu tokens%s", r->n_prompt,
+    bt_app_note(a, "prompt: %zu token%s%s", r->n_prompt, r->n_prompt == 1 ? "" : "s",
                 adds_bos  ? ", BOS added"
                 : has_bos ? ", begins with BOS"
                           : ", no BOS (the tokenizer asks for none)");
@@ -132,7 +132,8 @@ static bool writing(void *user, size_t n_done, size_t n_total)
 static const char *finish_name(const run *r)
 {
     if (r->made.finish != BT_FINISH_STOPPED) return bt_finish_name(r->made.finish);
-    return bt_signals_interrupted() ? "interrupted" : "reader closed";
+    if (bt_signals_interrupted()) return "interrupted";
+    return r->app.out.state == BT_SINK_FAILED ? "output failed" : "reader closed";
 }
 
 static uint64_t peak_memory(void)

@@ -203,12 +203,12 @@ bt_status bt_get_ids(bt_scope s, const char *key, int32_t *v, size_t n_max, size
         return BT_OK;
     }
     bool one = node->kind == BT_JSON_NUMBER;
-    if (!one && node->kind != BT_JSON_ARRAY) return wrong(s, key, node, "a token id or an array of them", e);
+    if (!one && node->kind != BT_JSON_ARRAY) return wrong(s, key, node, "a whole number or an array of them", e);
     size_t count = 0;
     for (const bt_json_node *item = one ? node : node->child; item != NULL; item = one ? NULL : item->next) {
         uint64_t id;
         if (item->kind != BT_JSON_NUMBER || !bt_json_u64(item->text, item->size, &id) || id > INT32_MAX) {
-            return wrong(s, key, item, "a token id", e);
+            return wrong(s, key, item, "a whole number below 2^31", e);
         }
         if (count == n_max) {
             return bt_fail(e, BT_ERR_FORMAT, SCOPE_FORMAT " has %zu ids, more than the %zu that can be used",
