@@ -72,6 +72,7 @@ int bt_command_logits(const bt_options *o);
 int bt_command_verify(const bt_options *o);
 int bt_command_tokenize(const bt_options *o);
 int bt_command_detokenize(const bt_options *o);
+int bt_command_render(const bt_options *o);
 int bt_command_info(const bt_options *o);
 int bt_command_devices(const bt_options *o);
 int bt_command_bench(const bt_options *o);

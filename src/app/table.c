@@ -12,6 +12,7 @@ enum {
     VERIFY = 1 << BT_COMMAND_VERIFY,
     TOKENIZE = 1 << BT_COMMAND_TOKENIZE,
     DETOKENIZE = 1 << BT_COMMAND_DETOKENIZE,
+    RENDER = 1 << BT_COMMAND_RENDER,
     INFO = 1 << BT_COMMAND_INFO,
     DEVICES = 1 << BT_COMMAND_DEVICES,
     BENCH = 1 << BT_COMMAND_BENCH,
@@ -21,8 +22,8 @@ enum {
     ENGINE = TALKING | LOGITS | VERIFY | INFO | BENCH,
     SCORING = LOGITS | VERIFY,
     TOKENS = TOKENIZE | DETOKENIZE,
-    MODEL = ENGINE | TOKENS,
-    REPORTS = RUN | LOGITS | VERIFY | INFO | BENCH | DEVICES | SYNTH,
+    MODEL = ENGINE | TOKENS | RENDER,
+    REPORTS = RUN | LOGITS | VERIFY | RENDER | INFO | BENCH | DEVICES | SYNTH,
     ALL = (1 << BT_N_COMMANDS) - 1,
 };
 
@@ -31,7 +32,7 @@ enum {
 static const char *const run_examples[] = {
     "baltoro run ./K2-Horizon-0.9B -p \"The capital of France is\"",
     "baltoro run ORG/NAME -f question.txt --temperature 0 -n 200 > answer.txt",
-    "baltoro run ORG/NAME --chat -p \"Why is the sky blue?\" --reasoning-effort low --json",
+    "baltoro run ORG/NAME --chat -p \"Why is the sky blue?\" --effort low --json",
     NULL,
 };
 static const char *const chat_examples[] = {
@@ -54,6 +55,11 @@ static const char *const tokenize_examples[] = {
 };
 static const char *const detokenize_examples[] = {
     "baltoro detokenize ./K2-Horizon-0.9B 17,300,42",
+    NULL,
+};
+static const char *const render_examples[] = {
+    "baltoro render ./K2-Horizon-0.9B --messages talk.json --tools tools.json",
+    "baltoro render --template chat_template.jinja --context variables.json",
     NULL,
 };
 static const char *const info_examples[] = {
@@ -174,6 +180,20 @@ const bt_command_spec bt_commands[BT_N_COMMANDS] = {
                     "tokens are printed as they are written.",
             .examples = detokenize_examples,
         },
+    [BT_COMMAND_RENDER] =
+        {
+            .name = "render",
+            .arguments = "[MODEL]",
+            .n_arguments_max = 1,
+            .takes_model = true,
+            .summary = "show the prompt that a conversation becomes",
+            .text =
+                "With MODEL and --messages: the exact prompt that the model would get, by its own chat template or, where "
+                "it has none, by its family's format; stderr names the template and every text that it leaves out. With "
+                "--json also the ids. Only small files are read; MODEL may be a folder without weights.\n\n"
+                "With --template and --context: the text that this template makes of these variables, a JSON object.",
+            .examples = render_examples,
+        },
     [BT_COMMAND_INFO] =
         {
             .name = "info",
@@ -239,7 +259,7 @@ const bt_command_spec bt_commands[BT_N_COMMANDS] = {
 };
 
 const char *const bt_commands_planned[] = {
-    "serve", "quantize", "pull", "doctor", "selftest", "render", NULL,
+    "serve", "quantize", "pull", "doctor", "selftest", NULL,
 };
 
 /* ---- options ----------------------------------------------------------------------------------------------------- */
@@ -325,7 +345,7 @@ const bt_option_spec bt_option_specs[BT_N_OPTIONS] = {
             .default_text = "the template's own",
             .environment = "BALTORO_REASONING_EFFORT",
             .synonyms = "--effort",
-            .commands = TALKING,
+            .commands = TALKING | RENDER,
             .help =
                 "How much the model reasons before it answers. What its family lacks goes to the nearest that it has, "
                 "and stderr says so.",
@@ -336,7 +356,7 @@ const bt_option_spec bt_option_specs[BT_N_OPTIONS] = {
             .argument = "FILE",
             .kind = BT_KIND_FILE,
             .group = BT_GROUP_CHAT,
-            .commands = RUN,
+            .commands = RUN | RENDER,
             .help =
                 "The conversation, JSON in OpenAI's form: an array of messages, or an object that also holds tools, "
                 "tool_choice, response_format and template options.",
@@ -347,7 +367,7 @@ const bt_option_spec bt_option_specs[BT_N_OPTIONS] = {
             .argument = "FILE",
             .kind = BT_KIND_FILE,
             .group = BT_GROUP_CHAT,
-            .commands = RUN,
+            .commands = RUN | RENDER,
             .help = "The tools that the model may call, JSON in OpenAI's form.",
         },
     [BT_OPT_TEMPLATE] =
@@ -358,8 +378,26 @@ const bt_option_spec bt_option_specs[BT_N_OPTIONS] = {
             .group = BT_GROUP_CHAT,
             .environment = "BALTORO_CHAT_TEMPLATE",
             .synonyms = "--chat-template-file",
-            .commands = TALKING,
+            .commands = TALKING | RENDER,
             .help = "A chat template (Jinja) to use instead of the model's own.",
+        },
+    [BT_OPT_RENDER_TEMPLATE] =
+        {
+            .name = "template",
+            .argument = "FILE",
+            .kind = BT_KIND_FILE,
+            .group = BT_GROUP_TEXT,
+            .commands = RENDER,
+            .help = "A template (Jinja) to render by itself.",
+        },
+    [BT_OPT_RENDER_CONTEXT] =
+        {
+            .name = "context",
+            .argument = "FILE",
+            .kind = BT_KIND_FILE,
+            .group = BT_GROUP_TEXT,
+            .commands = RENDER,
+            .help = "The variables of --template, a JSON object.",
         },
     [BT_OPT_LOAD] =
         {

@@ -71,7 +71,7 @@ refused("completion for another shell", 2, "must be one of: bash zsh fish", "hel
 
 # ---- wrong usage ------------------------------------------------------------------------------------------------------------
 
-for command in ("serve", "quantize", "pull", "doctor", "selftest", "render"):
+for command in ("serve", "quantize", "pull", "doctor", "selftest"):
     refused(f"planned {command}", 2, f"{command} is not in this build", command)
 refused("unknown command", 2, "did you mean verify?", "verfy")
 refused("option before the command", 2, "the command comes first", "--json", "info")

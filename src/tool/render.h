@@ -1,0 +1,10 @@
+/* render: a template from a file with its variables from another, for people who write templates. */
+#ifndef TOOL_RENDER_H
+#define TOOL_RENDER_H
+
+#include "base/json.h"
+
+/* Appends the text. A fault of the template is told with its line and column, as that of `template_path`. */
+bt_status bt_render_template(const char *template_path, const char *context_path, bt_text *out, bt_error *e);
+
+#endif
