@@ -389,6 +389,22 @@ static void print_list(list *l, size_t n_rounds)
     }
 }
 
+/* What issue and plan ask of the highest level, on all threads. */
+static void print_goals(const list *l, const bench *b, size_t n_rounds)
+{
+    bt_cpu_level top = b->tables[b->o->level_max].level;
+    for (size_t i = 0; i < l->n; i++) {
+        const measure *m = &l->m[i];
+        if (m->fn != run_linear || m->level != top || m->n_threads != b->n_threads || m->dtype != BT_BF16) continue;
+        double value = median(m, n_rounds);
+        if (m->n_x == 1)
+            printf("goal: GEMV of bf16, %zu threads, at 50 %% of the read roof: %.1f %%\n", m->n_threads,
+                   100 * value / roof_of(l, m, n_rounds));
+        if (m->n_x == N_TOKENS && top >= BT_CPU_AVX512)
+            printf("goal: GEMM of %u tokens at 40 GFLOP/s a core: %.1f\n", N_TOKENS, value / (double)m->n_threads);
+    }
+}
+
 /* ---- memory ---- */
 
 static void *map(size_t n_bytes)
@@ -457,6 +473,7 @@ int bench_run(const options *o)
         for (size_t i = 0; i < l.n; i++) l.m[i].sample[round] = run_once(&b, &l.m[i]);
     for (size_t i = 0; i < l.n; i++) qsort(l.m[i].sample, o->bench_rounds, sizeof(double), by_value);
     print_list(&l, o->bench_rounds);
+    print_goals(&l, &b, o->bench_rounds);
     bt_pool_close(b.pool);
     return 0;
 }

@@ -214,7 +214,8 @@ static void usage(void)
            "  --quick        fewer shapes\n"
            "  --plant NAME   plant a fault; the run must fail\n"
            "  --plants       only plant each known fault in turn; passes if each was seen\n"
-           "  --bench        measure after checking: roofs, GEMV, GEMM, attention, the rest\n"
+           "  --bench        measure after checking: roofs, GEMV, GEMM, attention, the rest; without any option this "
+           "is so\n"
            "  --bench-only   measure without checking\n"
            "  --cpu-time     of the threads, instead of wall time: for a machine that is busy\n"
            "  --rounds N     of the benchmark, interleaved (default 5)\n"
@@ -259,6 +260,7 @@ int main(int argc, char **argv)
 {
     options o = {.seed = (uint64_t)time(NULL), .bench_rounds = 5, .bench_mib = 1024, .level_max = bt_cpu_detect()};
     bool plants = false, bench_only = false;
+    o.bench = argc == 1;
     for (int i = 1; i < argc; i++) {
         const char *a = argv[i], *value = i + 1 < argc ? argv[i + 1] : "";
         if (strcmp(a, "--quick") == 0)
