@@ -6,8 +6,8 @@
 #include "backend/cpu/cpu.h"
 
 #define DECODE_BYTES ((uint64_t)192 << 10) /* of weights in one item */
-#define ROWS_STEP    8u                    /* rows that kernels take together: 8 for one token, */
-#define PREFILL_STEP 12u                   /* 12 for several */
+#define ROWS_STEP    8u                    /* whole groups of the rows that kernels take together: 4 for one token, */
+#define PREFILL_STEP 12u                   /* 4 or 3 for several */
 #define PREFILL_ROWS 120u
 #define PREFILL_FROM 8u /* token rows from which arithmetic outweighs the reading of weights */
 
