@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""render from outside: prompts of a folder without weights, templates by themselves, and what is refused."""
+import json
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+from cli import check, finish, folder, make_tokenizer, run  # noqa: E402
+
+HI = [{"role": "user", "content": "hi"}]
+NATIVE = "<|ifm|begin_of_text|><|ifm|im_start|>user\nhi<|ifm|im_end|><|ifm|im_start|>assistant\n"
+
+
+def write(where, name, value):
+    path = os.path.join(where, name)
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(value if isinstance(value, str) else json.dumps(value))
+    return path
+
+
+here = folder()
+k2 = folder()
+write(k2, "config.json", {"model_type": "k2_horizon"})
+messages = write(here, "messages.json", HI)
+
+# ---- by the family's format ----------------------------------------------------------------------------------------
+
+r = run("render", k2, "--messages", messages)
+check("a family's format", r.code == 0 and r.out == (NATIVE + "<ifm|think>\n").encode(), r)
+check("the source is told", r.err == "template: native renderer of k2_horizon\n", r)
+r = run("render", k2, "--messages", messages, "-q")
+check("quiet", r.code == 0 and r.err == "", r)
+r = run("render", k2, "--messages", messages, "--reasoning-effort", "none")
+check("the nearest effort", r.out == (NATIVE + "<ifm|think_faster>\n").encode() and "low, the nearest to none" in r.err, r)
+r = run("render", k2, "--messages", messages, "--reasoning-effort", "huge")
+check("no such effort", r.code == 2 and r.out == b"", r)
+inside = write(here, "inside.json", {"messages": HI, "reasoning_effort": "medium", "add_generation_prompt": False})
+r = run("render", k2, "--messages", inside)
+check("options in the file", r.out == NATIVE[:-len("<|ifm|im_start|>assistant\n")].encode(), r)
+tools = write(here, "tools.json", {"tools": [{"name": "look", "parameters": {"properties": {"at": {"type": "string"}}}}]})
+r = run("render", k2, "--messages", messages, "--tools", tools)
+check("tools", r.code == 0 and b"\n## look\n\n**Parameters**\n- `at` *(string)*\n</ifm|tools>" in r.out, r)
+both = write(here, "both.json", {"messages": HI, "tools": []})
+r = run("render", k2, "--messages", both, "--tools", tools)
+check("tools twice", r.code == 1 and r.out == b"" and "given twice" in r.err, r)
+
+# ---- by a template -------------------------------------------------------------------------------------------------
+
+make_tokenizer(here)
+write(here, "chat_template.jinja", "<|begin|>{% for m in messages %}{{ m.content }}{% endfor %}")
+talk = write(here, "talk.json", [{"role": "user", "content": "Z<|begin|>"}, {"role": "user", "content": "\u00e9"}])
+r = run("render", here, "--messages", talk)
+check("a template", r.code == 0 and r.out == "<|begin|>Z<|begin|>\u00e9".encode(), r)
+r = run("render", here, "--messages", talk, "--json")
+report = json.loads(r.out) if r.code == 0 else {}
+check("ids: one BOS, the template's", report.get("ids", [])[:2] == [0, 92] and report["ids"].count(0) == 1, r)
+check("report", report.get("text") == "<|begin|>Z<|begin|>\u00e9" and report.get("reasoning") is False, r)
+other = write(here, "other.jinja", "other {{ messages | length }}")
+r = run("render", here, "--messages", talk, "--chat-template", other)
+check("another template", r.out == b"other 2", r)
+check("texts left out are told", "the template leaves out the content of messages[1]" in r.err, r)
+write(here, "chat_template.jinja", "{{ raise_exception('no such turn') }}")
+r = run("render", here, "--messages", talk)
+check("raised", r.code == 1 and r.out == b"" and "no such turn" in r.err, r)
+
+# ---- templates by themselves ---------------------------------------------------------------------------------------
+
+context = write(here, "context.json", {"name": "\u00e9", "n": 2})
+template = write(here, "t.jinja", "{{ name }}{{ n * 1.5 }}\n{% if n > 1 %}\nmany\n{% endif %}\n")
+r = run("render", "--template", template, "--context", context)
+check("a template by itself", r.code == 0 and r.out == "\u00e93.0\nmany\n".encode() and r.err == "", r)
+broken = write(here, "broken.jinja", "a\n{{ 1 +")
+r = run("render", "--template", broken, "--context", context)
+check("a broken one", r.code == 1 and r.out == b"" and "broken.jinja" in r.err and "line 2" in r.err, r)
+r = run("render", "--template", template, "--context", write(here, "bad.json", "{"))
+check("broken variables", r.code == 1 and r.out == b"" and r.err.startswith("baltoro: "), r)
+r = run("render", "--template", os.path.join(here, "none.jinja"), "--context", context)
+check("no such file", r.code == 1 and "none.jinja" in r.err, r)
+
+# ---- refused -------------------------------------------------------------------------------------------------------
+
+for words in (("render",), ("render", k2), ("render", "--template", template), ("render", "--context", context),
+              ("render", k2, "--template", template, "--context", context)):
+    r = run(*words)
+    check(f"usage {words[1:]}", r.code == 2 and r.out == b"" and r.err.startswith("baltoro: "), r)
+r = run("render", os.path.join(here, "nowhere"), "--messages", messages)
+check("no model", r.code == 3 and r.out == b"", r)
+r = run("render", folder(), "--messages", messages)
+check("no template", r.code == 3 and "has no chat template" in r.err, r)
+for name, text, said in (("role", [{"role": "bot", "content": ""}], "messages[0] has the unknown role"),
+                         ("json", "[{]", "messages: line 1"), ("empty", [], "messages must be a non-empty list"),
+                         ("image", [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}], "text only")):
+    r = run("render", k2, "--messages", write(here, "bad.json", text))
+    check(f"messages: {name}", r.code == 1 and r.out == b"" and said in r.err, r)
+finish()
