@@ -13,8 +13,8 @@
 
 #define MESSAGES_BYTES_MAX ((size_t)256 << 20)
 
-/* Everything that can be wrong with a conversation or a template is exit code 1; what is wrong with the command line was
- * said before. */
+/* Everything that can be wrong with a conversation or a template is exit code 1; what is wrong with the command line
+ * was said before. */
 static int fail(bt_app *a, bt_status st)
 {
     return bt_app_fail(a, st == BT_ERR_MEMORY ? BT_EXIT_MEMORY : BT_EXIT_FAILED);

@@ -188,9 +188,9 @@ const bt_command_spec bt_commands[BT_N_COMMANDS] = {
             .takes_model = true,
             .summary = "show the prompt that a conversation becomes",
             .text =
-                "With MODEL and --messages: the exact prompt that the model would get, by its own chat template or, where "
-                "it has none, by its family's format; stderr names the template and every text that it leaves out. With "
-                "--json also the ids. Only small files are read; MODEL may be a folder without weights.\n\n"
+                "With MODEL and --messages: the exact prompt that the model would get, by its own chat template or, "
+                "where it has none, by its family's format; stderr names the template and every text that it leaves "
+                "out. With --json also the ids. Only small files are read; MODEL may be a folder without weights.\n\n"
                 "With --template and --context: the text that this template makes of these variables, a JSON object.",
             .examples = render_examples,
         },

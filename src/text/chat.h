@@ -26,8 +26,8 @@ bt_status bt_template_render(const bt_template *t, const bt_conversation *c, boo
 
 /* ---- chat_lost.c ------------------------------------------------------------------------------------------------- */
 
-/* Adds a line for input text that occurs nowhere in the prompt. White space at its ends, and JSON's escapes, do not count
- * as a difference. */
+/* Adds a line for input text that occurs nowhere in the prompt. White space at its ends, and JSON's escapes, do not
+ * count as a difference. */
 void bt_chat_tell_lost(const bt_conversation *c, const bt_rendered *prompt, bt_text *lines);
 
 /* ---- chat_tokens.c ----------------------------------------------------------------------------------------------- */

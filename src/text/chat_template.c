@@ -1,7 +1,7 @@
 /*
- * A checkpoint's template: where it is, and what it gets beyond the conversation. A checkpoint may carry several; the one
- * that is served wins (K2-Horizon's smallest ships an older revision beside it). Names of the special tokens come from
- * the tokenizer's files, and only from there: they count as text of the template, so a message must not set them.
+ * A checkpoint's template: where it is, and what it gets beyond the conversation. A checkpoint may carry several; the
+ * one that is served wins (K2-Horizon's smallest ships an older revision beside it). Names of the special tokens come
+ * from the tokenizer's files, and only from there: they count as text of the template, so a message must not set them.
  */
 #include <assert.h>
 #include <string.h>

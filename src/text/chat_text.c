@@ -167,7 +167,7 @@ void bt_py_dump(bt_text *t, const bt_json_node *node)
     case BT_JSON_ARRAY:
         break;
     default:
-        assert(!"a tree holds values only");
+        assert(false); /* a tree holds values only */
     }
     bt_text_puts(t, is_object ? "{" : "[");
     for (const bt_json_node *c = node->child; c != NULL; c = c->next) {
@@ -227,7 +227,7 @@ static void add_value(bt_text *t, const bt_json_node *node)
     case BT_JSON_ARRAY:
         break;
     default:
-        assert(!"a tree holds values only");
+        assert(false); /* a tree holds values only */
     }
     bt_text_puts(t, is_object ? "{" : "[");
     for (const bt_json_node *c = node->child; c != NULL; c = c->next) {

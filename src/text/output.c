@@ -219,7 +219,8 @@ static void on_start(bt_reply *r, size_t at, size_t end)
     tell_start(r, end);
 }
 
-/* White space between calls is nobody's; from the first other character to the next tag it is text that has gone astray. */
+/* White space between calls is nobody's; from the first other character to the next tag it is text that has gone
+ * astray. */
 static void on_between(bt_reply *r, size_t at, size_t end)
 {
     if (!r->is_junk) {

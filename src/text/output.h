@@ -38,7 +38,8 @@ typedef struct bt_effort { /* of --reasoning-effort */
 } bt_effort;
 
 /* One family's way of answering. Kimi K3 will add an entry here, sections for the answer (tags that open and close
- * content), and tags that carry attributes up to a terminator; what a reply does with reasoning, content and calls stays. */
+ * content), and tags that carry attributes up to a terminator; what a reply does with reasoning, content and calls
+ * stays. */
 typedef struct bt_grammar {
     const char *family; /* bt_model_family's name; NULL: any other one */
     const bt_tag *tags; /* [n_tags]; without any all is content */

@@ -2,8 +2,8 @@
  * The inside of a call: a name and arguments between tags, or one JSON object, told apart by the first character.
  *
  * The arguments become JSON while they come. A string that the schema declares goes out as it arrives; any other value
- * waits for its end, for until then it may turn out to be a string. Arguments in JSON go out as they are written, if the
- * name came first, as it does.
+ * waits for its end, for until then it may turn out to be a string. Arguments in JSON go out as they are written, if
+ * the name came first, as it does.
  *
  * Two things end a call before its time. What cannot stand between its tags breaks it there, and is text from there on.
  * What is wrong in itself (a key twice, JSON that is none) loses it to its end: half a value is no text for anybody.
@@ -97,7 +97,7 @@ static bool add_key(bt_reply *r, size_t at, size_t size)
     return true;
 }
 
-/* ---- name and arguments between tags ------------------------------------------------------------------------------ */
+/* ---- name and arguments between tags ----------------------------------------------------------------------------- */
 
 /* A name has no white space in it, or is that of a tool. */
 static bool is_name(const bt_reply *r, bt_chars name)

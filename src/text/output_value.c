@@ -1,7 +1,8 @@
 /*
  * From the text between value tags to a JSON value. The tool's schema decides, not the look of the text: a user id of
- * "12345" is a string if the schema says so, and code keeps its line ends. Where the schema leaves it open, the type that
- * the model named decides; where both are silent, only what can be nothing but a number, a boolean or null becomes one.
+ * "12345" is a string if the schema says so, and code keeps its line ends. Where the schema leaves it open, the type
+ * that the model named decides; where both are silent, only what can be nothing but a number, a boolean or null
+ * becomes one.
  */
 #include <assert.h>
 #include <string.h>

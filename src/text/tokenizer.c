@@ -362,8 +362,8 @@ static bt_status encode_raw(run *r, const char *text, size_t n)
     return st == BT_OK ? encode_plain(r, text, n) : st;
 }
 
-/* Where position `at` of a text lies in its normal form. Inside a piece that was normalised as a whole it is moved to the
- * piece's beginning or end. */
+/* Where position `at` of a text lies in its normal form. Inside a piece that was normalised as a whole it is moved to
+ * the piece's beginning or end. */
 static size_t normalized_position(const bt_nfc *nfc, size_t at, bool to_end)
 {
     size_t low = 0, high = nfc->n_pieces; /* the first piece that ends behind `at` */

@@ -13,10 +13,10 @@ bt_status bt_tokenizer_text(const bt_tokenizer *t, int32_t id, unsigned flags, c
                             bt_error *e);
 size_t bt_tokenizer_token_bytes_max(const bt_tokenizer *t);
 
-/* Encodes a text of two origins. Added tokens, whatever their flags, are found only where all their bytes lie inside one
- * of `allowed` (ascending, apart); everything else is tokenised as plain text, in one piece between two such tokens, and
- * never gives the id of an added token. What is told from outside therefore cannot say a control token; where it does not
- * try to, the ids are those of BT_TEXT_SPECIAL. */
+/* Encodes a text of two origins. Added tokens, whatever their flags, are found only where all their bytes lie inside
+ * one of `allowed` (ascending, apart); everything else is tokenised as plain text, in one piece between two such
+ * tokens, and never gives the id of an added token. What is told from outside therefore cannot say a control token;
+ * where it does not try to, the ids are those of BT_TEXT_SPECIAL. */
 bt_status bt_tokenizer_encode_allowed(const bt_tokenizer *t, const char *text, size_t size, const bt_spans *allowed,
                                       int32_t **ids, size_t *n, bt_error *e);
 

@@ -1,6 +1,6 @@
 /*
- * Conversations: whatever JSON comes, as a request or (behind a NUL) with tools, is refused or becomes a prompt whose runs
- * are the whole text; variables for templates are JSON again, and read back they say the same.
+ * Conversations: whatever JSON comes, as a request or (behind a NUL) with tools, is refused or becomes a prompt whose
+ * runs are the whole text; variables for templates are JSON again, and read back they say the same.
  */
 #include "fuzz.h"
 

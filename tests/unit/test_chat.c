@@ -54,7 +54,7 @@ static void refuse_open(const folder_file *files, size_t n, bt_status status, co
     remove_folder(folder);
 }
 
-/* ---- sources ------------------------------------------------------------------------------------------------------- */
+/* ---- sources ----------------------------------------------------------------------------------------------------- */
 
 #define NATIVE "<|ifm|begin_of_text|><|ifm|im_start|>user\nhi<|ifm|im_end|><|ifm|im_start|>assistant\n<ifm|think>\n"
 
@@ -124,7 +124,7 @@ static void refused(void **state)
     refuse_open(syntax, 1, BT_ERR_FORMAT, "chat_template.jinja");
 }
 
-/* ---- what templates get -------------------------------------------------------------------------------------------- */
+/* ---- what templates get ------------------------------------------------------------------------------------------ */
 
 static void variables(void **state)
 {
@@ -182,7 +182,7 @@ static void raised(void **state)
     remove_folder(folder);
 }
 
-/* ---- what templates leave out -------------------------------------------------------------------------------------- */
+/* ---- what templates leave out ------------------------------------------------------------------------------------ */
 
 static void expect_warnings(const char *jinja, const char *messages, const char *tools, const char *warnings)
 {
@@ -257,7 +257,7 @@ static void many_left_out(void **state)
     remove_folder(folder);
 }
 
-/* ---- efforts, and a round -------------------------------------------------------------------------------------------- */
+/* ---- efforts, and a round ---------------------------------------------------------------------------------------- */
 
 static void efforts(void **state)
 {

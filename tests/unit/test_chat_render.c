@@ -229,7 +229,8 @@ static void refused_tools(void **state)
     }
 }
 
-/* Definitions that refer to each other in a chain longer than any depth: shown as JSON, not one by one into the stack. */
+/* Definitions that refer to each other in a chain longer than any depth: shown as JSON, not one by one into the stack.
+ * */
 static void long_chains(void **state)
 {
     (void)state;

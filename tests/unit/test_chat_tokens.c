@@ -153,7 +153,7 @@ static void merges(void **state)
     bt_text_free(&json);
 }
 
-/* ---- hostile conversations ------------------------------------------------------------------------------------------ */
+/* ---- hostile conversations --------------------------------------------------------------------------------------- */
 
 typedef struct attack {
     const char *before, *behind; /* put around every text */
@@ -214,8 +214,8 @@ static bt_status render(const bt_chat *chat, const bt_json_node *context, attack
     return st;
 }
 
-/* Renders with each tag in every text, whole or halved, and with the same text made harmless: no added id more, and none
- * less. Returns how many pairs were compared. */
+/* Renders with each tag in every text, whole or halved, and with the same text made harmless: no added id more, and
+ * none less. Returns how many pairs were compared. */
 static size_t compare(const char *what, const bt_chat *chat, const bt_tokenizer *t, const bt_json_node *context,
                       const char *before, const char *behind, bool spares_assistant)
 {
@@ -298,7 +298,7 @@ static void parts(void **state)
     bt_tokenizer_close(t);
 }
 
-/* ---- the fixtures' templates ---------------------------------------------------------------------------------------- */
+/* ---- the fixtures' templates ------------------------------------------------------------------------------------- */
 
 typedef struct tag_list {
     const char *tags[256];
