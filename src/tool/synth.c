@@ -1,7 +1,8 @@
 /*
- * Writing a synthetic checkpoint. The files are one long run of chunks; every thread takes the next chunk, makes its
- * bytes in a buffer of its own and writes them where they belong, while the system carries earlier ones to the disk.
- * Memory is a buffer per thread, whatever the size of the model.
+ * Writing a synthetic checkpoint. Each shard is a run of chunks; a thread makes a chunk's bytes in a buffer of its own and
+ * writes them where they belong, while the system carries earlier ones to the disk. Memory is a buffer per thread,
+ * whatever the size of the model. A thread takes a shard that nobody has, the largest first, and goes through it from
+ * front to back, as file systems like it; when all are taken it helps with the chunks that are left.
  *
  * Everything is built in a folder with another name beside the one asked for, config.json last, and renamed at the end:
  * whatever interrupts it, nothing with the name asked for, and nothing that opens as a checkpoint, is left.
@@ -34,14 +35,19 @@
 #define SMALL_FILE_BYTES ((uint64_t)1 << 20) /* room for generation_config and folder entries */
 #define N_FOLDER_TRIES   100u
 
+typedef struct progress {
+    size_t shard_i;
+    _Atomic uint64_t next_chunk;
+    _Atomic bool is_taken;
+} progress;
+
 typedef struct job {
     const bt_synth_options *o;
     bt_synth_layout layout;
     char *parent, *partial; /* folders: the one that holds OUT, and the one with another name */
-    uint64_t *first_chunk;  /* [n_shards + 1] */
+    progress *shards;       /* [n_shards], the largest first */
     uint8_t *buffers;       /* [n_threads][CHUNK_BYTES] */
     bt_error *errors;       /* [n_threads]; status BT_OK: none */
-    _Atomic uint64_t next_chunk;
     _Atomic uint64_t bytes_done;
     _Atomic bool stop;
     bool is_cancelled;
@@ -67,20 +73,12 @@ static bt_status write_at(int fd, const char *path, const uint8_t *data, size_t 
     return BT_OK;
 }
 
-static bt_status write_chunk(job *j, uint64_t chunk, uint8_t *buffer, bt_error *e)
+static bt_status write_chunk(job *j, size_t shard_i, uint64_t chunk, uint8_t *buffer, bt_error *e)
 {
-    size_t lo = 0, hi = j->layout.n_shards; /* the shard whose first chunk is the last one not behind `chunk` */
-    while (hi - lo > 1) {
-        size_t mid = lo + (hi - lo) / 2;
-        if (j->first_chunk[mid] <= chunk)
-            lo = mid;
-        else
-            hi = mid;
-    }
-    const bt_synth_shard *s = &j->layout.shards[lo];
-    uint64_t from = (chunk - j->first_chunk[lo]) * CHUNK_BYTES;
+    const bt_synth_shard *s = &j->layout.shards[shard_i];
+    uint64_t from = chunk * CHUNK_BYTES;
     size_t n = (size_t)(s->bytes - from < CHUNK_BYTES ? s->bytes - from : CHUNK_BYTES);
-    bt_synth_fill(&j->layout, lo, from, buffer, n);
+    bt_synth_fill(&j->layout, shard_i, from, buffer, n);
     char *path = bt_path_join(j->partial, s->name);
     if (path == NULL) return bt_fail(e, BT_ERR_MEMORY, "no memory for a path");
     int fd = bt_io_open(path, O_WRONLY | O_CREAT);
@@ -104,19 +102,36 @@ static bool keep_going(job *j)
     return false;
 }
 
+/* All that is left of a shard; false: stop. */
+static bool work_on(job *j, progress *p, size_t thread_i)
+{
+    uint64_t n_chunks = (j->layout.shards[p->shard_i].bytes + CHUNK_BYTES - 1) / CHUNK_BYTES;
+    uint8_t *buffer = j->buffers + thread_i * CHUNK_BYTES;
+    while (!atomic_load_explicit(&j->stop, memory_order_relaxed)) {
+        uint64_t chunk = atomic_fetch_add_explicit(&p->next_chunk, 1, memory_order_relaxed);
+        if (chunk >= n_chunks) return true;
+        bool good = write_chunk(j, p->shard_i, chunk, buffer, &j->errors[thread_i]) == BT_OK;
+        if (!good || (thread_i == 0 && !keep_going(j))) atomic_store_explicit(&j->stop, true, memory_order_relaxed);
+    }
+    return false;
+}
+
 static void work(void *arg, size_t thread_i)
 {
     job *j = arg;
-    uint8_t *buffer = j->buffers + thread_i * CHUNK_BYTES;
-    uint64_t n_chunks = j->first_chunk[j->layout.n_shards];
-    bool good = true;
-    while (good && !atomic_load_explicit(&j->stop, memory_order_relaxed)) {
-        uint64_t chunk = atomic_fetch_add_explicit(&j->next_chunk, 1, memory_order_relaxed);
-        if (chunk >= n_chunks) break;
-        good = write_chunk(j, chunk, buffer, &j->errors[thread_i]) == BT_OK;
-        if (thread_i == 0 && !keep_going(j)) good = false;
+    for (size_t i = 0; i < j->layout.n_shards; i++) {
+        if (atomic_exchange_explicit(&j->shards[i].is_taken, true, memory_order_relaxed)) continue;
+        if (!work_on(j, &j->shards[i], thread_i)) return;
     }
-    if (!good) atomic_store_explicit(&j->stop, true, memory_order_relaxed);
+    for (size_t i = 0; i < j->layout.n_shards; i++)
+        if (!work_on(j, &j->shards[i], thread_i)) return;
+}
+
+/* The last shard, which holds what lies outside the layers, is the largest; the others are much alike. */
+static void order_shards(job *j)
+{
+    size_t n = j->layout.n_shards;
+    for (size_t i = 0; i < n; i++) j->shards[i].shard_i = (i + n - 1) % n;
 }
 
 static bt_status write_shards(job *j, bt_error *e)
@@ -125,15 +140,14 @@ static bt_status write_shards(job *j, bt_error *e)
     size_t n_threads = j->o->n_threads;
     bt_pool *pool = NULL;
     bt_status st = BT_ERR_MEMORY;
-    j->first_chunk = bt_calloc(l->n_shards + 1, sizeof *j->first_chunk);
+    j->shards = bt_calloc(l->n_shards, sizeof *j->shards);
     j->errors = bt_calloc(n_threads, sizeof *j->errors);
     j->buffers = bt_pages_alloc(n_threads * CHUNK_BYTES);
-    if (j->first_chunk == NULL || j->errors == NULL || j->buffers == NULL) {
+    if (j->shards == NULL || j->errors == NULL || j->buffers == NULL) {
         bt_fail(e, st, "no memory for %zu buffers", n_threads);
         goto done;
     }
-    for (size_t i = 0; i < l->n_shards; i++)
-        j->first_chunk[i + 1] = j->first_chunk[i] + (l->shards[i].bytes + CHUNK_BYTES - 1) / CHUNK_BYTES;
+    order_shards(j);
     st = bt_pool_open(n_threads, &pool, e);
     if (st != BT_OK) goto done;
     bt_pool_run(pool, work, j);
@@ -146,7 +160,7 @@ static bt_status write_shards(job *j, bt_error *e)
 done:
     if (j->buffers != NULL) bt_pages_free(j->buffers, n_threads * CHUNK_BYTES);
     bt_free(j->errors);
-    bt_free(j->first_chunk);
+    bt_free(j->shards);
     return st;
 }
 
