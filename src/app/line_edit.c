@@ -152,6 +152,8 @@ static bt_status open_editor(bt_editor *d, const char *history, bt_error *e)
     (void)el_wset(d->el, EL_EDITOR, L"emacs");
     (void)el_wset(d->el, EL_HIST, history_w, d->history);
     (void)el_wset(d->el, EL_GETCFN, next_character);
+    /* libedit sets the terminal back before each prompt is answered, which would echo what is typed ahead. */
+    (void)el_wset(d->el, EL_SETTY, L"-x", L"-echo", L"-icanon", NULL);
     (void)el_wset(d->el, EL_BIND, L"^R", L"em-inc-search-prev", NULL);
     put(BT_PASTE_ON);
     set_quiet(d);
@@ -203,7 +205,6 @@ bt_edit bt_editor_read(bt_editor *d, const char *prompt, bt_text *line)
 {
     int n = 0;
     (void)swprintf(d->prompt, PROMPT_MAX, L"%s", prompt);
-    set_saved(d); /* what libedit believes the terminal to be */
     d->last = BT_INPUT_CHARACTER;
     const wchar_t *text = el_wgets(d->el, &n);
     (void)fflush(stdout);

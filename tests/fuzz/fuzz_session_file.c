@@ -1,6 +1,6 @@
 /*
- * Session files: as they come, and with their checksums set right, so that what lies behind these is reached: the sizes,
- * the messages, and the snapshot in a session of a small model.
+ * Session files: as they come, and with their checksums set right, so that what lies behind these is reached: the
+ * sizes, the messages, and the snapshot in a session of a small model.
  */
 #include "fuzz.h"
 

@@ -71,7 +71,7 @@ class Expected:
         self.screen.feed(text.replace("\n", "\r\n") + "\r\n")
         return self
 
-    def answer(self, text, prompt_tokens, context=4096, why="; cut at --max-new-tokens", n=N):
+    def answer(self, text, prompt_tokens, context=8192, why="; cut at --max-new-tokens", n=N):
         text = safe(text)
         self.line(text.rstrip("\n") if text.endswith("\n") else text)
         return self.line(f"[{n} tokens, N/s; context {prompt_tokens + n} of {context}{why}]")
@@ -100,7 +100,7 @@ def compare(name, t, expected):
 
 def test_conversation(model, home):
     """Two turns, a paste of 200 lines, undo, save, load, quit."""
-    block = "\n".join(f"line {i}" for i in range(200))
+    block = "\n".join(f"line {i} of what was copied" for i in range(200))  # more than a terminal's buffer
     talk = [user("hello")]
     first = ask(model, talk)
     talk += [first["message"], user("and then\nmore")]
@@ -351,7 +351,7 @@ def test_lines(model):
 
 
 def main():
-    home, model = cli.folder(), make_model()
+    home, model = cli.folder(), make_model(max_position_embeddings=16384)
     saved = test_conversation(model, home)
     if os.path.exists(saved):
         test_damage(model, saved)

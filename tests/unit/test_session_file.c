@@ -145,7 +145,7 @@ static void change_byte(const char *folder, const char *name, long at)
     assert_int_equal(fclose(f), 0);
 }
 
-/* A change of config, tokenizer, a header, or a weight near a tensor's beginning makes another model; copying does not. */
+/* A change of config, tokenizer, or a weight near a tensor's beginning makes another model; copying does not. */
 static void test_fingerprint(void **state)
 {
     (void)state;
