@@ -1,4 +1,5 @@
 /* synth: a random checkpoint of true shapes into a folder, with a progress bar where someone watches. */
+#include <math.h>
 #include <string.h>
 
 #include "app/app.h"
@@ -8,34 +9,38 @@
 
 #define BAR_WIDTH     24
 #define SHOWN_EVERY_S 0.1
-#define RATE_OVER_S   2.0 /* the rate shown is that of the last seconds, not of all: a disk's cache fills */
+#define RATE_OVER_S   2.0 /* about: a disk's rate changes as its cache fills, so the rate shown is a recent one */
 
 typedef struct progress {
     bt_app *app;
-    double begin, shown, marked; /* times */
-    size_t n_marked;             /* bytes done then */
-    double rate;                 /* bytes per second; 0: not known yet */
+    double begin, shown; /* times */
+    size_t n_shown;      /* bytes done when it was shown last */
+    double rate;         /* bytes per second */
 } progress;
 
-static void show(progress *p, double now, size_t n_done, size_t n_total)
+/* The mean so far at first, later one in which old times fade. */
+static void update_rate(progress *p, double now, size_t n_done)
 {
-    char bar[BAR_WIDTH + 1] = {0}, left[32] = "";
+    double passed = now - p->shown;
+    if (now - p->begin < RATE_OVER_S)
+        p->rate = (double)n_done / (now - p->begin);
+    else
+        p->rate += ((double)(n_done - p->n_shown) / passed - p->rate) * (passed / (passed + RATE_OVER_S));
+    p->shown = now;
+    p->n_shown = n_done;
+}
+
+static void show(progress *p, size_t n_done, size_t n_total)
+{
+    char bar[BAR_WIDTH + 1] = {0}, left[40] = "";
     double part = n_total == 0 ? 1 : (double)n_done / (double)n_total;
     for (int i = 0; i < BAR_WIDTH; i++) bar[i] = i < (int)(part * BAR_WIDTH) ? '#' : '.';
-    if (now - p->marked >= RATE_OVER_S || p->rate <= 0) {
-        double seconds = now - p->marked;
-        if (seconds > 0) p->rate = (double)(n_done - p->n_marked) / seconds;
-        if (now - p->marked >= RATE_OVER_S) {
-            p->marked = now;
-            p->n_marked = n_done;
-        }
-    }
     if (n_done >= n_total)
         (void)snprintf(left, sizeof left, ", waiting for the disk");
     else if (p->rate > 0)
-        (void)snprintf(left, sizeof left, ", %.0f s left", (double)(n_total - n_done) / p->rate);
+        (void)snprintf(left, sizeof left, ", %.0f s left", ceil((double)(n_total - n_done) / p->rate));
     bt_app_status(p->app, "[%s] %3.0f %%  %s of %s, %s/s%s", bar, 100 * part, bt_format_size(n_done).text,
-                  bt_format_size(n_total).text, bt_format_size(p->rate > 0 ? (uint64_t)p->rate : 0).text, left);
+                  bt_format_size(n_total).text, bt_format_size((uint64_t)p->rate).text, left);
 }
 
 static bool keep_going(void *user, size_t n_done, size_t n_total)
@@ -43,8 +48,8 @@ static bool keep_going(void *user, size_t n_done, size_t n_total)
     progress *p = user;
     double now = bt_seconds();
     if (now - p->shown >= SHOWN_EVERY_S) {
-        p->shown = now;
-        show(p, now, n_done, n_total);
+        update_rate(p, now, n_done);
+        show(p, n_done, n_total);
     }
     return !bt_signals_interrupted();
 }
@@ -74,7 +79,7 @@ static int synthesise(bt_app *a)
     bt_machine machine;
     bt_machine_read("", &machine);
     progress p = {.app = a, .begin = bt_seconds()};
-    p.marked = p.begin;
+    p.shown = p.begin;
     const bt_hook hook = {.keep_going = keep_going, .user = &p};
     bool has_threads = bt_option_is_set(a->options, BT_OPT_THREADS);
     bt_synth_options s = {
