@@ -1,6 +1,6 @@
 /*
- * Writing a synthetic checkpoint. Each shard is a run of chunks; a thread makes a chunk's bytes in a buffer of its own and
- * writes them where they belong, while the system carries earlier ones to the disk. Memory is a buffer per thread,
+ * Writing a synthetic checkpoint. Each shard is a run of chunks; a thread makes a chunk's bytes in a buffer of its own
+ * and writes them where they belong, while the system carries earlier ones to the disk. Memory is a buffer per thread,
  * whatever the size of the model. A thread takes a shard that nobody has, the largest first, and goes through it from
  * front to back, as file systems like it; when all are taken it helps with the chunks that are left.
  *
