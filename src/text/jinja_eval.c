@@ -313,9 +313,7 @@ static bt_jv eval_concat(bt_jx *x, const bt_jnode *n)
         bt_jv v = bt_jx_eval(x, item);
         if (bt_failed(v) || !bt_jlist_add(x, parts, v)) return bt_jv_of(JV_FAIL);
     }
-    size_t begin = bt_out_begin(x);
-    for (size_t i = 0; i < parts->n; i++) bt_out_str(x, parts->items[i]);
-    return bt_out_take(x, begin, parts->message);
+    return bt_js_join(x, parts);
 }
 
 static bt_jv eval_list(bt_jx *x, const bt_jnode *n)

@@ -488,13 +488,27 @@ static bt_jv arith_floats(bt_jx *x, int op, double a, double b, bool message)
 
 /* ---- sequences --------------------------------------------------------------------------------------------------- */
 
+/* In place where nothing follows a yet, so that ns.list = ns.list + [x] in a loop stays cheap. */
 static bt_jv add_lists(bt_jx *x, bt_jv a, bt_jv b)
 {
-    bt_jlist *l = bt_jlist_new(x, a.list->n + b.list->n);
-    if (l == NULL || !bt_jx_charge(x, a.list->n + b.list->n)) return bt_jv_of(JV_FAIL);
-    if (a.list->n > 0) memcpy(l->items, a.list->items, a.list->n * sizeof *l->items);
-    if (b.list->n > 0) memcpy(l->items + a.list->n, b.list->items, b.list->n * sizeof *l->items);
-    l->n = a.list->n + b.list->n;
+    const bt_jlist *left = a.list, *right = b.list;
+    size_t n = left->n + right->n;
+    bt_jlist *l = bt_jlist_new(x, 0);
+    if (l == NULL || !bt_jx_charge(x, right->n)) return bt_jv_of(JV_FAIL);
+    if (left->grown != NULL && *left->grown == left->n && left->capacity >= n) {
+        l->items = left->items;
+        l->capacity = left->capacity;
+        l->grown = left->grown;
+    } else {
+        l->capacity = 2 * n;
+        l->items = bt_jx_charge(x, left->n) ? bt_jx_alloc(x, l->capacity, sizeof *l->items) : NULL;
+        l->grown = bt_jx_alloc(x, 1, sizeof *l->grown);
+        if (l->items == NULL || l->grown == NULL) return bt_jv_of(JV_FAIL);
+        if (left->n > 0) memcpy(l->items, left->items, left->n * sizeof *l->items);
+    }
+    if (right->n > 0) memcpy(l->items + left->n, right->items, right->n * sizeof *l->items);
+    *l->grown = n;
+    l->n = n;
     l->message = a.message || b.message;
     return bt_jv_list(a.kind, l);
 }

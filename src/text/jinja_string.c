@@ -13,6 +13,8 @@
 
 #include "base/utf8.h"
 
+#define GROW_BYTES_MIN ((size_t)1024) /* shorter texts are copied */
+
 /* ---- strings ----------------------------------------------------------------------------------------------------- */
 
 static bt_jv wrap(bt_jx *x, bt_js s)
@@ -204,7 +206,7 @@ bt_jv bt_jv_str(bt_jx *x, bt_jv v)
     return bt_out_take(x, begin, v.message);
 }
 
-/* ---- escaping and adding ----------------------------------------------------------------------------------------- */
+/* ---- escaping ---------------------------------------------------------------------------------------------------- */
 
 /* A character and what markup writes for it; the replacement has the character's origin. */
 static void add_escaped(bt_jx *x, const bt_js *s)
@@ -255,22 +257,90 @@ bt_jv bt_js_escape(bt_jx *x, bt_jv v)
     return as_markup(x, bt_out_take(x, begin, v.message));
 }
 
+/* ---- joining ----------------------------------------------------------------------------------------------------- */
+
+/* Room for a and `size` more, a's bytes in it; NULL after failing. */
+static bt_jgrow *make_room(bt_jx *x, const bt_js *a, size_t size)
+{
+    bt_jgrow *g = bt_jx_alloc(x, 1, sizeof *g);
+    if (g == NULL || !bt_jx_charge(x, a->size)) return NULL;
+    g->capacity = 2 * (a->size + size);
+    g->data = bt_jx_alloc(x, g->capacity, 1);
+    g->marks = bt_jx_alloc(x, g->capacity, 1);
+    if (g->marks == NULL) return NULL;
+    memcpy(g->data, a->data, a->size);
+    memset(g->marks, a->message, a->size);
+    if (a->marks != NULL) memcpy(g->marks, a->marks, a->size);
+    return g;
+}
+
+/* The string a and then all since begin. */
+static bt_jv append(bt_jx *x, const bt_js *a, size_t begin)
+{
+    assert(begin <= x->out.size);
+    size_t size = x->out.size - begin;
+    x->out.size = begin;
+    if (x->failed) return bt_jv_of(JV_FAIL);
+    if (a->size > x->output_bytes_max - size) return bt_jx_fail(x, "more than %zu bytes of text", x->output_bytes_max);
+    bt_jgrow *g = a->grow;
+    if (g == NULL || g->used != a->size || g->capacity - g->used < size) g = make_room(x, a, size);
+    if (g == NULL) return bt_jv_of(JV_FAIL);
+    const uint8_t *marks = x->out.marks + begin;
+    if (size > 0) memcpy(g->data + a->size, x->out.data + begin, size);
+    if (size > 0) memcpy(g->marks + a->size, marks, size);
+    g->used = a->size + size;
+    bool message = a->message || (size > 0 && memchr(marks, 1, size) != NULL);
+    bool template = a->marks != NULL || !a->message || (size > 0 && memchr(marks, 0, size) != NULL);
+    return wrap(x, (bt_js){.data = g->data,
+                           .size = g->used,
+                           .marks = message && template ? g->marks : NULL,
+                           .message = message,
+                           .joined = true,
+                           .grow = g});
+}
+
+/* Worth continuing in place: long, and once continued already. */
+static bool grows(const bt_js *s)
+{
+    return s->joined && s->size >= GROW_BYTES_MIN;
+}
+
+static bt_jv take_joined(bt_jx *x, size_t begin, bool message, bool markup)
+{
+    bt_jv v = bt_out_take(x, begin, message);
+    if (bt_failed(v)) return v;
+    bt_js s = *v.s;
+    s.joined = true;
+    s.markup = markup;
+    return wrap(x, s);
+}
+
+static void add_side(bt_jx *x, const bt_js *s, bool markup)
+{
+    if (markup && !s->markup) {
+        add_escaped(x, s);
+    } else {
+        bt_out_js(x, s, 0, s->size);
+    }
+}
+
 bt_jv bt_js_concat(bt_jx *x, bt_jv a, bt_jv b)
 {
     assert(a.kind == JV_STRING);
     assert(b.kind == JV_STRING);
-    bool markup = a.s->markup || b.s->markup;
+    bool markup = a.s->markup || b.s->markup, in_place = !markup && grows(a.s);
     size_t begin = bt_out_begin(x);
-    if (markup && !a.s->markup) {
-        add_escaped(x, a.s);
-    } else {
-        bt_out_js(x, a.s, 0, a.s->size);
-    }
-    if (markup && !b.s->markup) {
-        add_escaped(x, b.s);
-    } else {
-        bt_out_js(x, b.s, 0, b.s->size);
-    }
-    bt_jv v = bt_out_take(x, begin, a.message || b.message);
-    return markup ? as_markup(x, v) : v;
+    if (!in_place) add_side(x, a.s, markup);
+    add_side(x, b.s, markup);
+    return in_place ? append(x, a.s, begin) : take_joined(x, begin, a.message || b.message, markup);
+}
+
+bt_jv bt_js_join(bt_jx *x, const bt_jlist *parts)
+{
+    assert(parts->n > 0);
+    bt_jv first = parts->items[0];
+    bool in_place = first.kind == JV_STRING && grows(first.s);
+    size_t begin = bt_out_begin(x);
+    for (size_t i = in_place; i < parts->n; i++) bt_out_str(x, parts->items[i]);
+    return in_place ? append(x, first.s, begin) : take_joined(x, begin, parts->message, false);
 }

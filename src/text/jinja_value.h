@@ -46,10 +46,20 @@ typedef enum bt_view_kind { VIEW_KEYS, VIEW_VALUES, VIEW_ITEMS } bt_view_kind;
 typedef struct bt_js { /* a string: UTF-8 */
     const char *data;
     size_t size;
-    const uint8_t *marks; /* [size] 1: message, 0: template; NULL: all bytes alike, as `message` says */
-    bool message;         /* some byte is from a message; for an empty string, where it came from */
-    bool markup;          /* markupsafe.Markup: escapes what is added to it */
+    const uint8_t *marks;  /* [size] 1: message, 0: template; NULL: all bytes alike, as `message` says */
+    bool message;          /* some byte is from a message; for an empty string, where it came from */
+    bool markup;           /* markupsafe.Markup: escapes what is added to it */
+    bool joined;           /* made by + or ~: more may follow */
+    struct bt_jgrow *grow; /* where it lies, with room behind it; or NULL */
 } bt_js;
+
+/* Room for a text that a template builds piece by piece: ns.text = ns.text ~ more. The longest so far is continued in
+ * place; shorter ones, older values, keep what they had. */
+typedef struct bt_jgrow {
+    char *data;
+    uint8_t *marks;
+    size_t used, capacity;
+} bt_jgrow;
 
 typedef struct bt_jlist bt_jlist;
 typedef struct bt_jdict bt_jdict;
@@ -89,8 +99,9 @@ typedef struct bt_jv {
 struct bt_jlist {
     bt_jv *items;
     size_t n, capacity;
-    bool message; /* some item is, or the list itself came from outside */
-    bool grouped; /* a pair of groupby: has .grouper and .list */
+    bool message;  /* some item is, or the list itself came from outside */
+    bool grouped;  /* a pair of groupby: has .grouper and .list */
+    size_t *grown; /* made by +: items in use by the longest list that begins with this one; or NULL */
 };
 
 typedef struct bt_jpair {
@@ -306,7 +317,9 @@ bt_jv bt_jx_call(bt_jx *x, bt_jv callee, const bt_jargs *a);
 bt_jv bt_jx_call_macro(bt_jx *x, const bt_jmacro *m, const bt_jargs *a);
 bt_jv bt_jv_arith(bt_jx *x, int op, bt_jv a, bt_jv b); /* op: '+', '-', '*', '/', 'f' for //, '%', 'p' for ** */
 bt_jv bt_jv_negate(bt_jx *x, bt_jv v, bool plus);
-bt_jv bt_js_concat(bt_jx *x, bt_jv a, bt_jv b);          /* + on two strings */
+bt_jv bt_js_concat(bt_jx *x, bt_jv a, bt_jv b); /* + on two strings */
+/* The texts of parts, one after the other. */
+bt_jv bt_js_join(bt_jx *x, const bt_jlist *parts);
 bt_jv bt_js_escape(bt_jx *x, bt_jv v);                   /* markupsafe.escape */
 bt_jv bt_js_percent(bt_jx *x, bt_jv format, bt_jv args); /* format % args */
 /* format.format(...); or format.format_map(*map) if map is not NULL. */

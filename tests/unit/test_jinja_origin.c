@@ -98,6 +98,7 @@ static void test_joining(void **state)
         {"{{ '[{}]{x}'.format(m, x='y') }}", "[«msg»]y"},
         {"{{ '{:>5}|{:<4}'.format(m, 'a') }}", "«  msg»|a   "},
         {"{{ '{0[k]}{1!r}'.format(d, 'q') }}", "«v»'q'"},
+        {"{{ '{:{w}}{:3}'.format('a', 'b', w=n) }}", "«a      »b  "},
         {"{{ '[%s]'|format(m) }}", "[«msg»]"},
         {"{{ list|join(', ') }}", "«x», «y»"},
         {"{{ ['a', m]|join(e) }}{{ ['a', 'b']|join(m) }}", "a«msg»a«msg»b"},
@@ -105,6 +106,21 @@ static void test_joining(void **state)
         {"{{ messages|join('/', attribute='content') }}", "«hi»/«ho»"},
         {"{{ ['a']|sum(start=[])|join if false else [[m], ['b']]|sum(start=[])|join }}", "«msg»b"},
     };
+    CHECK(x);
+}
+
+/* Long texts are continued in place, with their marks, and older values keep theirs. */
+static void test_growing(void **state)
+{
+    (void)state;
+#define LONG "{% set a = 'y' * 1030 ~ 'z' %}{% set b = a ~ m %}{% set c = b ~ 'q' ~ m %}{% set d = b + 'w' %}"
+    static const expectation x[] = {
+        {LONG "{{ a[1029:] }} {{ b[1029:] }} {{ c[1029:] }} {{ d[1029:] }}", "yz yz«msg» yz«msg»q«msg» yz«msg»w"},
+        {"{% set a = m * 400 ~ m %}{% set b = a ~ m %}{% set c = b ~ 'q' %}{{ b[-2:] }} {{ c[-2:] }} {{ (c + 'w')[-3:] "
+         "}}",
+         "«sg» «g»q «g»qw"},
+    };
+#undef LONG
     CHECK(x);
 }
 
@@ -257,9 +273,10 @@ static void test_trust(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sources), cmocka_unit_test(test_joining),   cmocka_unit_test(test_replacing),
-        cmocka_unit_test(test_parts),   cmocka_unit_test(test_case),      cmocka_unit_test(test_blocks),
-        cmocka_unit_test(test_others),  cmocka_unit_test(test_smuggling), cmocka_unit_test(test_trust),
+        cmocka_unit_test(test_sources),   cmocka_unit_test(test_joining), cmocka_unit_test(test_growing),
+        cmocka_unit_test(test_replacing), cmocka_unit_test(test_parts),   cmocka_unit_test(test_case),
+        cmocka_unit_test(test_blocks),    cmocka_unit_test(test_others),  cmocka_unit_test(test_smuggling),
+        cmocka_unit_test(test_trust),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
