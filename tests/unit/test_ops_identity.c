@@ -1,5 +1,5 @@
 /*
- * The numeric contract (design.md section 3), on a transformer with every op: the same bits for any number of threads,
+ * The numeric contract (ARCHITECTURE.md), on a transformer with every op: the same bits for any number of threads,
  * any chunking of the prompt and any company in a step. 640 positions are five tiles of attention and two steps.
  */
 #include "test_ops_world.h"
