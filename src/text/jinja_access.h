@@ -36,7 +36,6 @@ typedef enum bt_case { CASE_UPPER, CASE_LOWER, CASE_CAPITAL, CASE_TITLE, CASE_SW
 bt_jv bt_js_to_case(bt_jx *x, const bt_js *s, bt_case to);
 void bt_out_case(bt_jx *x, const bt_js *s, size_t from, size_t to, bt_case which); /* UPPER and LOWER */
 bt_jv bt_js_center(bt_jx *x, const bt_js *s, size_t width, const bt_js *fill);
-bt_jv bt_js_split_lines(bt_jx *x, const bt_js *s, bool keep_ends);
 bt_jv bt_js_split_last(bt_jx *x, const bt_js *s, const bt_js *sep); /* s.rsplit(sep, 1)[0] */
 bool bt_js_is_case(const bt_js *s, bool upper);                     /* isupper, islower */
 

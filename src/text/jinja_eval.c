@@ -170,7 +170,7 @@ static bt_jv call_joiner(bt_jx *x, bt_jcycler *j, const bt_jargs *a)
     return j->items->items[0];
 }
 
-bt_jv bt_jx_call(bt_jx *x, bt_jv callee, const bt_jargs *a)
+static bt_jv call(bt_jx *x, bt_jv callee, const bt_jargs *a)
 {
     if (!bt_jx_charge(x, 0)) return bt_jv_of(JV_FAIL);
     switch ((bt_jv_kind)callee.kind) {
@@ -197,7 +197,7 @@ static bt_jv eval_call(bt_jx *x, const bt_jnode *n, bt_jv caller)
     call_room room;
     bt_jv callee = bt_jx_eval(x, n->subject);
     if (bt_failed(callee) || !eval_arguments(x, &n->call, caller, &room)) return bt_jv_of(JV_FAIL);
-    return bt_jx_call(x, callee, &room.args);
+    return call(x, callee, &room.args);
 }
 
 bt_jv bt_jx_eval_call(bt_jx *x, const bt_jnode *n, bt_jv caller)

@@ -223,8 +223,6 @@ bt_jv bt_jx_eval_call(bt_jx *x, const bt_jnode *n, bt_jv caller); /* a CALL node
 typedef enum bt_jflow { JF_NEXT, JF_BREAK, JF_CONTINUE, JF_FAIL } bt_jflow;
 bt_jflow bt_jx_run(bt_jx *x, const bt_jnode *first);
 bt_jframe *bt_jframe_enter(bt_jx *x, const bt_jscope *s, bt_jframe *parent); /* NULL after failing; becomes x->frame */
-void bt_jframe_leave(bt_jx *x, bt_jframe *caller);                           /* back to the caller's */
-void bt_jframe_reset(bt_jx *x, bt_jframe *f);                                /* values as on entry */
 bool bt_jx_assign(bt_jx *x, const bt_jnode *target, bt_jv v);
 bt_jv bt_jx_apply_filter(bt_jx *x, const bt_jnode *n, bt_jv v); /* a FILTER node to a value */
 bt_jnext bt_jloop_next(bt_jx *x, bt_jloop *l, bt_jv *out);
@@ -249,7 +247,6 @@ typedef struct bt_jparser {
 
 /* The source as tokens, ended by TK_EOF. NULL after failing. */
 const bt_jtok *bt_jinja_lex(bt_jparser *p, const char *source, size_t size);
-bt_jnode *bt_jparse_statements(bt_jparser *p); /* the whole template */
 bool bt_jscope_resolve(bt_jparser *p, bt_jinja *t);
 
 /* Used between the parser's files. All return NULL or false after failing. */
@@ -277,7 +274,6 @@ typedef struct bt_jtuple_rules {
 } bt_jtuple_rules;
 bt_jnode *bt_jparse_tuple(bt_jparser *p, bt_jtuple_rules rules);
 bt_jnode *bt_jparse_expression(bt_jparser *p);
-bt_jnode *bt_jparse_primary(bt_jparser *p, bool namespaces);
 bt_jnode *bt_jparse_filters(bt_jparser *p, bt_jnode *subject, bool inline_start);
 
 #endif

@@ -588,9 +588,7 @@ bt_jv bt_jv_arith(bt_jx *x, int op, bt_jv a, bt_jv b)
     }
     number m, n;
     if (is_numeric(a) && is_numeric(b)) {
-        if (!as_number(a, &m) || !as_number(b, &n)) {
-            if (a.kind == JV_BIG || b.kind == JV_BIG) return bt_jx_fail(x, "an integer beyond 64 bits");
-        }
+        if (!as_number(a, &m) || !as_number(b, &n)) return bt_jx_fail(x, "an integer beyond 64 bits");
         if (m.floating || n.floating) return arith_floats(x, op, m.f, n.f, message);
         return arith_ints(x, op, m.i, n.i, message);
     }

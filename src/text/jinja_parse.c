@@ -276,7 +276,7 @@ static bt_jnode *primary(bt_jparser *p, bool namespaces)
     return NULL;
 }
 
-bt_jnode *bt_jparse_primary(bt_jparser *p, bool namespaces)
+static bt_jnode *parse_primary(bt_jparser *p, bool namespaces)
 {
     if (!bt_jparse_enter(p)) return NULL;
     bt_jnode *n = primary(p, namespaces);
@@ -299,7 +299,7 @@ bt_jnode *bt_jparse_tuple(bt_jparser *p, bt_jtuple_rules rules)
     for (;;) {
         if (items.n > 0 && !bt_jparse_expect_op(p, ',')) return NULL;
         if (tuple_ends(p)) break;
-        bt_jnode *item = rules.targets        ? bt_jparse_primary(p, rules.namespaces)
+        bt_jnode *item = rules.targets        ? parse_primary(p, rules.namespaces)
                          : rules.no_condition ? parse_or(p)
                                               : bt_jparse_expression(p);
         if (item == NULL) return NULL;
@@ -535,7 +535,7 @@ static bt_jnode *parse_test(bt_jparser *p, bt_jnode *subject)
             (void)bt_jparse_fail(p, p->at, "tests cannot be chained with 'is'");
             return NULL;
         }
-        n->call.args = parse_postfix(p, bt_jparse_primary(p, false));
+        n->call.args = parse_postfix(p, parse_primary(p, false));
         if (n->call.args == NULL) return NULL;
         n->call.n_args = 1;
     }
@@ -577,7 +577,7 @@ static bt_jnode *parse_unary(bt_jparser *p, bool with_filter)
         p->depth--;
         if (n->a == NULL) return NULL;
     } else {
-        n = bt_jparse_primary(p, false);
+        n = parse_primary(p, false);
     }
     n = parse_postfix(p, n);
     return with_filter ? parse_filter_expression(p, n) : n;

@@ -30,7 +30,8 @@ static bt_jv first_value(bt_jx *x, const bt_jframe *f, const bt_jslot *slot)
     return outer->slots[slot->slot];
 }
 
-void bt_jframe_reset(bt_jx *x, bt_jframe *f)
+/* Variables as on entry; what is assigned by the statement itself, as loop targets are, stays. */
+static void reset(bt_jx *x, bt_jframe *f)
 {
     for (size_t i = 0; i < f->scope->n; i++) {
         const bt_jslot *slot = &f->scope->slots[i];
@@ -51,11 +52,12 @@ bt_jframe *bt_jframe_enter(bt_jx *x, const bt_jscope *s, bt_jframe *parent)
     f->scope = s;
     for (size_t i = 0; i < s->n; i++) f->slots[i] = bt_jv_of(JV_MISSING);
     x->frame = f;
-    bt_jframe_reset(x, f);
+    reset(x, f);
     return f;
 }
 
-void bt_jframe_leave(bt_jx *x, bt_jframe *caller)
+/* Back to the frame of whoever entered this one. */
+static void leave(bt_jx *x, bt_jframe *caller)
 {
     bt_jframe *f = x->frame;
     if (!f->scope->captured) { /* nothing can refer to it any more */
@@ -92,7 +94,7 @@ static bool passes(bt_jx *x, const bt_jloop *l, bt_jv *item)
         bt_jv v = bt_failed(*item) ? *item : bt_jx_eval(x, n->filter);
         truth = !bt_failed(v) && bt_jv_truth(x, v);
     }
-    bt_jframe_leave(x, caller);
+    leave(x, caller);
     return truth && !x->failed;
 }
 
@@ -220,7 +222,7 @@ static bt_jflow run_else(bt_jx *x, const bt_jnode *n, bt_jframe *outer, bt_jfram
 {
     if (bt_jframe_enter(x, n->else_scope, outer) == NULL) return JF_FAIL;
     bt_jflow flow = bt_jx_run(x, n->otherwise);
-    bt_jframe_leave(x, caller);
+    leave(x, caller);
     return flow;
 }
 
@@ -231,7 +233,7 @@ static bt_jflow run_items(bt_jx *x, bt_jloop *l, bt_jframe *f, bool *completed)
     bt_jv item;
     bt_jnext next;
     for (bool first = true; (next = bt_jloop_next(x, l, &item)) == NEXT_ITEM; first = false) {
-        if (!first) bt_jframe_reset(x, f);
+        if (!first) reset(x, f);
         if (n->extended) f->slots[n->loop_slot] = (bt_jv){.kind = JV_LOOP, .loop = l};
         if (!bt_jx_assign(x, n->target, item)) return JF_FAIL;
         bt_jflow flow = bt_jx_run(x, n->body);
@@ -258,7 +260,7 @@ static bt_jflow run_loop(bt_jx *x, const bt_jnode *n, bt_jv iterable, bt_jframe 
     if (f == NULL) return JF_FAIL;
     bool completed = false;
     bt_jflow flow = run_items(x, l, f, &completed);
-    bt_jframe_leave(x, caller);
+    leave(x, caller);
     if (flow == JF_NEXT && !completed && n->otherwise != NULL) flow = run_else(x, n, outer, caller);
     return flow;
 }
@@ -388,7 +390,7 @@ bt_jv bt_jx_call_macro(bt_jx *x, const bt_jmacro *m, const bt_jargs *a)
         size_t begin = bt_out_begin(x);
         if (take_parameters(x, &c) && take_defaults(x, &c)) (void)bt_jx_run(x, m->body->body);
         v = bt_out_take(x, begin, false);
-        bt_jframe_leave(x, caller);
+        leave(x, caller);
     }
     bt_jx_leave(x);
     return v;
@@ -451,7 +453,7 @@ static bt_jflow run_capture(bt_jx *x, const bt_jnode *n)
     bt_jflow flow = bt_jx_run(x, n->inner);
     bt_jv v = bt_out_take(x, begin, false);
     if (flow == JF_NEXT && !bt_failed(v) && n->chain != NULL) v = bt_jx_apply_filter(x, n->chain, v);
-    bt_jframe_leave(x, caller);
+    leave(x, caller);
     if (flow != JF_NEXT || bt_failed(v)) return x->failed ? JF_FAIL : flow;
     if (n->kind == JN_SET_BLOCK) return bt_jx_assign(x, n->block_target, v) ? JF_NEXT : JF_FAIL;
     bt_out_str(x, v);
@@ -473,7 +475,7 @@ static bt_jflow run_with(bt_jx *x, const bt_jnode *n)
         if (flow == JF_FAIL) break;
     }
     if (flow == JF_NEXT) flow = bt_jx_run(x, n->inner);
-    bt_jframe_leave(x, outer);
+    leave(x, outer);
     return flow;
 }
 
@@ -500,7 +502,7 @@ static bt_jflow run_generation(bt_jx *x, const bt_jnode *n)
     bt_jframe *caller = x->frame;
     if (bt_jframe_enter(x, n->macro->scope, caller) == NULL) return JF_FAIL;
     bt_jflow flow = bt_jx_run(x, n->macro->body);
-    bt_jframe_leave(x, caller);
+    leave(x, caller);
     return flow;
 }
 

@@ -425,12 +425,6 @@ static bt_jnode *parse_until(bt_jparser *p, const char *const *ends, const bt_jt
     return body.first;
 }
 
-bt_jnode *bt_jparse_statements(bt_jparser *p)
-{
-    bool good;
-    return parse_until(p, NULL, NULL, &good);
-}
-
 /* ---- the template ------------------------------------------------------------------------------------------------ */
 
 bt_status bt_jinja_parse(const char *name, const char *source, size_t size, bt_jinja **out, bt_error *e)
@@ -446,7 +440,8 @@ bt_status bt_jinja_parse(const char *name, const char *source, size_t size, bt_j
     t->name = kept;
     bt_jparser p = {.arena = arena, .name = kept, .error = e};
     p.at = bt_jinja_lex(&p, source, size);
-    if (p.at != NULL) t->body = bt_jparse_statements(&p);
+    bool good;
+    if (p.at != NULL) t->body = parse_until(&p, NULL, NULL, &good);
     if (p.status == BT_OK) (void)bt_jscope_resolve(&p, t);
     if (p.status != BT_OK) {
         bt_arena_free(arena);

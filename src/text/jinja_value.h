@@ -313,7 +313,6 @@ bt_jv bt_jv_item(bt_jx *x, bt_jv v, bt_jv key);              /* v[key] */
 bt_jv bt_jv_slice(bt_jx *x, bt_jv v, bt_jv start, bt_jv stop, bt_jv step);
 /* v.name: true and *out for a method or attribute of the type itself, not an item of it. */
 bool bt_jv_own_attribute(bt_jx *x, bt_jv v, const bt_js *name, bt_jv *out);
-bt_jv bt_jx_call(bt_jx *x, bt_jv callee, const bt_jargs *a);
 bt_jv bt_jx_call_macro(bt_jx *x, const bt_jmacro *m, const bt_jargs *a);
 bt_jv bt_jv_arith(bt_jx *x, int op, bt_jv a, bt_jv b); /* op: '+', '-', '*', '/', 'f' for //, '%', 'p' for ** */
 bt_jv bt_jv_negate(bt_jx *x, bt_jv v, bool plus);
