@@ -15,7 +15,8 @@
 #include "text/pytext.h"
 
 #define PRECISION_MAX ((size_t)500)
-#define NUMBER_BYTES  ((size_t)1024) /* 309 digits before the point, PRECISION_MAX after it */
+#define ZEROS_MAX     ((size_t)400)  /* that "{:0400,}" puts before a number */
+#define NUMBER_BYTES  ((size_t)1024) /* 309 digits before the point, separators between them, PRECISION_MAX after it */
 
 typedef struct spec {
     bt_js fill;
@@ -54,7 +55,8 @@ static size_t group(const char *digits, size_t n, char separator, unsigned every
                     size_t room)
 {
     size_t at = room, count = 0;
-    while (count < n || (room - at < min_width && min_width <= room / 2)) {
+    assert(room > 2 * (n + min_width));
+    while (count < n || room - at < min_width) {
         if (count > 0 && count % every == 0) out[--at] = separator;
         out[--at] = count < n ? digits[n - 1 - count] : '0';
         count++;
@@ -63,9 +65,9 @@ static size_t group(const char *digits, size_t n, char separator, unsigned every
     return room - at;
 }
 
-static void add_grouping(const spec *s, number_text *t)
+static void add_grouping(bt_jx *x, const spec *s, number_text *t)
 {
-    char grouped[2 * NUMBER_BYTES + 64];
+    char grouped[4 * NUMBER_BYTES];
     size_t whole = 0;
     while (whole < t->size && ((t->body[whole] >= '0' && t->body[whole] <= '9') ||
                                (s->type == 'x' && t->body[whole] >= 'a' && t->body[whole] <= 'f') ||
@@ -75,10 +77,13 @@ static void add_grouping(const spec *s, number_text *t)
     size_t others = strlen(t->prefix) + (t->size - whole), zeros = 0;
     bool filled = s->align == '=' && s->fill.size == 1 && s->fill.data[0] == '0';
     if (filled && s->width > others) zeros = s->width - others;
-    if (zeros > NUMBER_BYTES / 2) zeros = 0; /* absurd widths are padded without separators */
+    if (zeros > ZEROS_MAX) {
+        (void)bt_jx_fail(x, "more than %zu zeros with separators are not supported", ZEROS_MAX);
+        return;
+    }
     unsigned every = s->type == 'b' || s->type == 'o' || s->type == 'x' || s->type == 'X' ? 4 : 3;
     size_t n = group(t->body, whole, s->grouping, every, zeros, grouped, sizeof grouped);
-    if (n + t->size - whole > sizeof t->body) return;
+    assert(n + t->size - whole <= sizeof t->body);
     memmove(t->body + n, t->body + whole, t->size - whole);
     memcpy(t->body, grouped, n);
     t->size += n - whole;
@@ -86,7 +91,7 @@ static void add_grouping(const spec *s, number_text *t)
 
 static void put_number(bt_jx *x, const spec *s, number_text *t, bool message)
 {
-    if (s->grouping != '\0' && t->finite) add_grouping(s, t);
+    if (s->grouping != '\0' && t->finite) add_grouping(x, s, t);
     size_t prefix = strlen(t->prefix), length = prefix + t->size;
     if (s->align == '=') {
         bt_out_add(x, t->prefix, prefix, message);

@@ -167,6 +167,7 @@ static void test_bounds(void **state)
         {"{{ [1]|slice(99999999)|list }}", memory},
         {"{{ 2 ** 99 }}", "beyond 64 bits"},
         {"{{ '%.999f' % 1.5 }}", "precision"},
+        {"{{ '{:0999,}'.format(1) }}", "zeros"},
     };
     for (size_t i = 0; i < sizeof x / sizeof *x; i++) check_bound(x[i].source, "{}", &o, x[i].says);
 }
