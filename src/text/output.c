@@ -102,7 +102,8 @@ static size_t open_tail(const bt_reply *r)
 {
     bt_tag_kind kind;
     size_t n = r->content.size < TAG_BYTES_MAX ? r->content.size : TAG_BYTES_MAX, size;
-    const char *end = r->content.data + r->content.size, *open = n == 0 ? NULL : memrchr(end - n, '<', n);
+    if (n == 0) return 0;
+    const char *end = r->content.data + r->content.size, *open = memrchr(end - n, '<', n);
     if (open == NULL) return 0;
     n = (size_t)(end - open);
     return find_tag(r->grammar, open, n, &kind, &size) == FOUND_PART ? n : 0;

@@ -183,6 +183,10 @@ static void turns(void **state)
            BOS START "assistant\n<ifm|think>\nt</ifm|think>a" END START
                      "assistant\n<ifm|think_faster>\nu</ifm|think_faster>b" END START
                      "assistant\n<ifm|think>\n</ifm|think>c" END);
+    bt_rendered r =
+        render("[{\"role\": \"system\", \"content\": \"\"}]", "[{\"name\": \"f\", \"parameters\": {}}]", NULL);
+    assert_non_null(strstr(r.text, "JSON literals." END START "assistant\n")); /* an empty system text adds nothing */
+    bt_rendered_free(&r);
     /* an empty list of tools is none */
     expect("[{\"role\": \"user\", \"content\": \"a\"}]", "[]", NULL,
            BOS START "user\na" END START "assistant\n<ifm|think>\n");
@@ -206,6 +210,50 @@ static void options(void **state)
            NULL, NULL, "messages[1] declares tools");
     refuse("[{\"role\": \"system\", \"content\": \"\", \"tools\": [{\"name\": \"f\", \"parameters\": {}}]}]",
            "[{\"name\": \"g\", \"parameters\": {}}]", NULL, "tools are given twice");
+}
+
+/* What markdown cannot show makes the whole list JSON. */
+static void shown_as_json(void **state)
+{
+    (void)state;
+    static const char hi[] = "[{\"role\": \"user\", \"content\": \"a\"}]";
+    static const char *const lost[] = {
+        "\"properties\": {\"a\": {\"x\": {\"b\": 1}}}",
+        "\"properties\": {\"a\": {\"x\": [[1]]}}",
+        "\"properties\": {\"a\": {\"enum\": \"b\"}}",
+        "\"properties\": {\"a\": true}",
+        "\"properties\": [1]",
+        "\"properties\": {\"a\": {\"items\": [{}]}}",
+        "\"properties\": {\"a\": {\"anyOf\": []}}",
+        "\"properties\": {\"a\": {\"oneOf\": {}}}",
+        "\"properties\": {\"a\": {\"type\": 1}}",
+        "\"properties\": {\"a\": {\"description\": 1}}",
+        "\"properties\": {\"a\": {\"$ref\": \"#/x\"}}",
+        "\"properties\": {\"a\": {\"$ref\": \"#/$defs/x\"}}",
+        "\"additionalProperties\": 1",
+        "\"patternProperties\": 1",
+        "\"returns\": 1",
+        "\"anyOf\": [{\"required\": [\"a\"]}]",
+        "\"$defs\": {\"D\": {}}",
+        "\"$defs\": 1",
+    };
+    static const char *const shown[] = {
+        "\"properties\": {\"a\": {\"x\": [1, null]}}",
+        "\"additionalProperties\": true",
+        "\"required\": []",
+        "\"x\": null",
+        "\"$defs\": {}",
+    };
+    for (size_t i = 0; i < sizeof lost / sizeof lost[0] + sizeof shown / sizeof shown[0]; i++) {
+        bool is_lost = i < sizeof lost / sizeof lost[0];
+        const char *schema = is_lost ? lost[i] : shown[i - sizeof lost / sizeof lost[0]];
+        char tools[512];
+        (void)snprintf(tools, sizeof tools, "[{\"name\": \"f\", \"parameters\": {%s}}]", schema);
+        bt_rendered r = render(hi, tools, NULL);
+        const char *begin = is_lost ? "<ifm|tools>\n{\"name\": \"f\"" : "<ifm|tools>\n## f\n";
+        if (strstr(r.text, begin) == NULL) fail_msg("%s: %s", schema, r.text);
+        bt_rendered_free(&r);
+    }
 }
 
 static void refused_tools(void **state)
@@ -250,8 +298,9 @@ static void long_chains(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(goldens), cmocka_unit_test(every_text_occurs), cmocka_unit_test(turns),
-        cmocka_unit_test(options), cmocka_unit_test(refused_tools),     cmocka_unit_test(long_chains),
+        cmocka_unit_test(goldens),     cmocka_unit_test(every_text_occurs), cmocka_unit_test(turns),
+        cmocka_unit_test(options),     cmocka_unit_test(shown_as_json),     cmocka_unit_test(refused_tools),
+        cmocka_unit_test(long_chains),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

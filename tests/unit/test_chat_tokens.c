@@ -125,6 +125,7 @@ static void spans(void **state)
         /* e and its accent become one character: only together are they the template's */
         expect_ids(t, "[e\xcc\x81!]", normalized ? "{3}" : "\xc3\xa9!");
         expect_ids(t, "[e]\xcc\x81[!]", "\xc3\xa9!");
+        expect_ids(t, "e[\xcc\x81!]x", "\xc3\xa9!x");
         expect_ids(t, "e\xcc\x81[!<a>]e\xcc\x81<a>", "\xc3\xa9!{0}\xc3\xa9<a>");
         expect_ids(t, "e\xcc\x81 e\xcc\x81 <a> e\xcc\x81[<a>] e\xcc\x81", "\xc3\xa9 \xc3\xa9 <a> \xc3\xa9{0} \xc3\xa9");
         bt_tokenizer_close(t);
@@ -296,6 +297,45 @@ static void parts(void **state)
     bt_prompt_free(&p);
     bt_chat_close(chat);
     bt_tokenizer_close(t);
+}
+
+/* What is spelled with a role, an option of a known value or the tokenizer's own names is the template's; what is
+ * spelled with anything else that comes from outside is not. */
+static void spelled_tokens(void **state)
+{
+    (void)state;
+    static const char *const tags[] = {"<|user|>", "<|high|>", "<|json|>", "<|B|>", "<|bot|>"};
+    static const char jinja[] = "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|{{ m.name }}|>{% endfor %}"
+                                "<|{{ reasoning_effort }}|><|{{ tool_call_format }}|><|{{ bos_token }}|>";
+    static const char config[] = "{\"bos_token\": \"B\"}";
+    char *folder = unit_make_folder();
+    bt_text json = make_tokenizer(tags, 5, false, false);
+    unit_write_file(folder, "tokenizer.json", json.data, json.size);
+    unit_write_file(folder, "tokenizer_config.json", config, sizeof config - 1);
+    unit_write_file(folder, "chat_template.jinja", jinja, sizeof jinja - 1);
+    bt_tokenizer *t = unit_tokenizer(folder);
+    bt_chat *chat = NULL;
+    bt_prompt p = {0};
+    bt_error e;
+    assert_int_equal(bt_chat_open(folder, "other", NULL, t, &chat, &e), BT_OK);
+    static const char *const efforts[] = {"high", "bot"};
+    for (size_t i = 0; i < 2; i++) {
+        char messages[512];
+        (void)snprintf(messages, sizeof messages,
+                       "{\"messages\": [{\"role\": \"user\", \"content\": \"user\", \"name\": \"user\"}], "
+                       "\"reasoning_effort\": \"%s\", \"tool_call_format\": \"json\"}",
+                       efforts[i]);
+        const bt_chat_request r = unit_request(messages, NULL, NULL);
+        if (bt_chat_render(chat, &r, &p, &e) != BT_OK) fail_msg("%s", e.message);
+        assert_non_null(strstr(p.text, "<|user|>user<|user|>"));
+        assert_int_equal(count_added(t, p.ids, p.n_ids), i == 0 ? 4 : 3);
+        bt_prompt_free(&p);
+    }
+    bt_chat_close(chat);
+    bt_tokenizer_close(t);
+    bt_text_free(&json);
+    unit_remove_folder(folder);
+    free(folder);
 }
 
 /* ---- the fixtures' templates ------------------------------------------------------------------------------------- */
@@ -476,11 +516,8 @@ static void fixtures_are_safe(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(spans),
-        cmocka_unit_test(merges),
-        cmocka_unit_test(native_is_safe),
-        cmocka_unit_test(parts),
-        cmocka_unit_test(fixtures_are_safe),
+        cmocka_unit_test(spans), cmocka_unit_test(merges),         cmocka_unit_test(native_is_safe),
+        cmocka_unit_test(parts), cmocka_unit_test(spelled_tokens), cmocka_unit_test(fixtures_are_safe),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

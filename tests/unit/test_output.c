@@ -352,27 +352,35 @@ static void broken_calls(void **state)
 static void json_bodies(void **state)
 {
     (void)state;
-    EXPECT({CLOSER CALLS(CALL(" {\"name\": \"f\", \"arguments\": {\"s\": \"a}\\\"\\u20ac\", \"i\": [1, {}]}} ")), false,
-            "", "", "f {\"s\": \"a}\\\"\\u20ac\", \"i\": [1, {}]}\n", "tool_calls", 0},
-           {CLOSER CALLS(CALL("{\"arguments\": {\"i\": 1}, \"name\": \"f\"}")), false, "", "", "f {\"i\": 1}\n",
-            "tool_calls", 0},
-           {CLOSER CALLS(CALL("{\"id\": 7, \"name\": \"f\", \"more\": [-1.5e3, null, true]}")), false, "", "", "f {}\n",
-            "tool_calls", 0},
-           {CLOSER CALLS(CALL("{\"name\":\"f\",\"arguments\":\"{\\\"i\\\": 1}\"}")), false, "", "", "f {\"i\": 1}\n",
-            "tool_calls", 0},
-           {CLOSER CALLS(CALL("{\"name\":\"f\",\"arguments\":null}")), false, "", "", "f {}\n", "tool_calls", 0},
-           {CLOSER CALLS(CALL("{\"name\":\"f\",\"arguments\":\"\"}")), false, "", "", "f {}\n", "tool_calls", 0},
-           {CLOSER CALLS(CALL("{\"name\":\"f\",\"arguments\":[1]}")), false, "", "", "", "stop", 1},
-           {CLOSER CALLS(CALL("{\"name\":\"f\",\"arguments\":{\"a\":1,\"a\":2}}")), false, "", "", "", "stop", 1},
-           {CLOSER CALLS(CALL("{\"name\":\"f\",\"arguments\":{\"a\":\"\\ud800\"}}")), false, "", "", "", "stop", 1},
-           {CLOSER CALLS(CALL("{\"name\":\"f\",\"arguments\":{\"a\":tru}}")), false, "", "", "", "stop", 1},
-           {CLOSER CALLS(CALL("{\"name\":\"f\",\"arguments\":{\"a\":\"x")) "y", false, "", "y", "", "stop", 1},
-           {CLOSER CALLS(CALL("{\"name\":\"f\",\"name\":\"g\"}")), false, "", "", "", "stop", 1},
-           {CLOSER CALLS(CALL("{\"name\":\"f\"} junk")), false, "", "junk", "", "stop", 1},
-           {CLOSER CALLS(CALL("{\"name\":1}")), false, "", "{\"name\":1}", "", "stop", 0},
-           {CLOSER CALLS(CALL("{\"name\":\"\"}")), false, "", "{\"name\":\"\"}", "", "stop", 0},
-           {CLOSER "<ifm|tool_calls><ifm|tool_call>{\"name\":\"f\"", true, "", "", "", "length", 1},
-           {CLOSER "<ifm|tool_calls><ifm|tool_call>{\"name\":\"f", true, "", "", "", "length", 0});
+    EXPECT(
+        {CLOSER CALLS(CALL(" {\"name\": \"f\", \"arguments\": {\"s\": \"a}\\\"\\u20ac\", \"i\": [1, {}]}} ")), false,
+         "", "", "f {\"s\": \"a}\\\"\\u20ac\", \"i\": [1, {}]}\n", "tool_calls", 0},
+        {CLOSER CALLS(CALL("{\"arguments\": {\"i\": 1}, \"name\": \"f\"}")), false, "", "", "f {\"i\": 1}\n",
+         "tool_calls", 0},
+        {CLOSER CALLS(CALL("{\"id\": 7, \"name\": \"f\", \"more\": [-1.5e3, null, true]}")), false, "", "", "f {}\n",
+         "tool_calls", 0},
+        {CLOSER CALLS(CALL("{\"name\":\"f\",\"arguments\":\"{\\\"i\\\": 1}\"}")), false, "", "", "f {\"i\": 1}\n",
+         "tool_calls", 0},
+        {CLOSER CALLS(CALL("{\"name\":\"f\",\"arguments\":null}")), false, "", "", "f {}\n", "tool_calls", 0},
+        {CLOSER CALLS(CALL("{\"name\":\"f\",\"arguments\":\"\"}")), false, "", "", "f {}\n", "tool_calls", 0},
+        {CLOSER CALLS(CALL("{\"name\":\"f\",\"arguments\":[1]}")), false, "", "", "", "stop", 1},
+        {CLOSER CALLS(CALL("{\"name\":\"f\",\"arguments\":{\"a\":1,\"a\":2}}")), false, "", "", "", "stop", 1},
+        {CLOSER CALLS(CALL("{\"name\":\"f\",\"arguments\":{\"a\":\"\\ud800\"}}")), false, "", "", "", "stop", 1},
+        {CLOSER CALLS(CALL("{\"name\":\"f\",\"arguments\":{\"a\":tru}}")), false, "", "", "", "stop", 1},
+        {CLOSER CALLS(CALL("{\"name\":\"f\",\"arguments\":{\"a\":\"x")) "y", false, "", "y", "", "stop", 1},
+        {CLOSER CALLS(CALL("{\"name\":\"f\",\"name\":\"g\"}")), false, "", "", "", "stop", 1},
+        {CLOSER CALLS(CALL("{\"name\":\"f\"} junk")), false, "", "junk", "", "stop", 1},
+        /* no JSON before the name is known: text */
+        {CLOSER CALLS(CALL("{\"x\n\": 1, \"name\": \"f\"}")), false, "", "{\"x\n\": 1, \"name\": \"f\"}", "", "stop",
+         0},
+        {CLOSER CALLS(CALL("{\"x\": 01, \"name\": \"f\"}")), false, "", "{\"x\": 01, \"name\": \"f\"}", "", "stop", 0},
+        {CLOSER CALLS(CALL("{\"x\": [1}, \"name\": \"f\"}")), false, "", "{\"x\": [1}, \"name\": \"f\"}", "", "stop",
+         0},
+        {CLOSER CALLS(CALL("{\"x\": 1., \"name\": \"f\"}")), false, "", "{\"x\": 1., \"name\": \"f\"}", "", "stop", 0},
+        {CLOSER CALLS(CALL("{\"name\":1}")), false, "", "{\"name\":1}", "", "stop", 0},
+        {CLOSER CALLS(CALL("{\"name\":\"\"}")), false, "", "{\"name\":\"\"}", "", "stop", 0},
+        {CLOSER "<ifm|tool_calls><ifm|tool_call>{\"name\":\"f\"", true, "", "", "", "length", 1},
+        {CLOSER "<ifm|tool_calls><ifm|tool_call>{\"name\":\"f", true, "", "", "", "length", 0});
 }
 
 static void values(void **state)
@@ -436,6 +444,54 @@ static void without_calls(void **state)
     (void)state;
     const shape off = {"r" CLOSER CALLS(CALL("f\n" ARG("s", "v"))), false, "r", "\nf\ns\nv\n\n", "", "stop", 0};
     expect_shape(&off, true, true);
+}
+
+/* ---- streaming --------------------------------------------------------------------------------------------------- */
+
+/* What was told of the open call after each push: arguments do not wait for the call's end. */
+static void expect_told(const char *const *pieces, const char *const *told, size_t n)
+{
+    const bt_reply_options o = {.tools = tools, .tools_size = sizeof tools - 1, .is_reasoning = true};
+    bt_reply *r = NULL;
+    bt_error e;
+    const bt_reply_event *events;
+    size_t n_events;
+    assert_int_equal(bt_reply_open_with(bt_grammar_of("k2_horizon"), &o, &r, &e), BT_OK);
+    for (size_t i = 0; i < n; i++) {
+        bt_text t = {0};
+        bt_text_puts(&t, "");
+        assert_int_equal(bt_reply_push(r, pieces[i], strlen(pieces[i]), &events, &n_events, &e), BT_OK);
+        for (size_t k = 0; k < n_events; k++) {
+            if (events[k].kind != BT_REPLY_RAW) bt_text_add(&t, events[k].text, events[k].size);
+        }
+        assert_string_equal(t.data, told[i]);
+        bt_text_free(&t);
+    }
+    assert_int_equal(bt_reply_finish(r, false, &events, &n_events, &e), BT_OK);
+    bt_reply_close(r);
+}
+
+static void told_at_once(void **state)
+{
+    (void)state;
+    static const char *const xml[] = {"think",
+                                      "ing" CLOSER "say <",
+                                      "b>",
+                                      "<ifm|tool_calls><ifm|tool_call>f\n<ifm|arg_",
+                                      "key>s</ifm|arg_key><ifm|arg_value>a\n",
+                                      "\"b",
+                                      "</ifm|arg_value><ifm|arg_key>i</ifm|arg_key>",
+                                      "<ifm|arg_value>1",
+                                      "2",
+                                      "</ifm|arg_value>",
+                                      "</ifm|tool_call>"};
+    static const char *const of_xml[] = {"think",     "ingsay ", "<b>", "", "f{\"s\": \"a\\n", "\\\"b", "\"",
+                                         ", \"i\": ", "",        "12",  "}"};
+    static const char *const json[] = {CLOSER "<ifm|tool_calls><ifm|tool_call>{\"na", "me\": \"f\"",
+                                       ", \"arguments\": {\"s\": \"a", "b\"}", "}</ifm|tool_call>"};
+    static const char *const of_json[] = {"", "f", "{\"s\": \"a", "b\"}", ""};
+    expect_told(xml, of_xml, sizeof xml / sizeof xml[0]);
+    expect_told(json, of_json, sizeof json / sizeof json[0]);
 }
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
@@ -541,11 +597,22 @@ static void growth(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(samples_whole), cmocka_unit_test(samples_cut),       cmocka_unit_test(samples_truncated),
-        cmocka_unit_test(splices),       cmocka_unit_test(reasoning),         cmocka_unit_test(ends),
-        cmocka_unit_test(held_blocks),   cmocka_unit_test(broken_calls),      cmocka_unit_test(json_bodies),
-        cmocka_unit_test(values),        cmocka_unit_test(without_reasoning), cmocka_unit_test(without_calls),
-        cmocka_unit_test(messages),      cmocka_unit_test(plain_family),      cmocka_unit_test(grammars),
+        cmocka_unit_test(samples_whole),
+        cmocka_unit_test(samples_cut),
+        cmocka_unit_test(samples_truncated),
+        cmocka_unit_test(splices),
+        cmocka_unit_test(reasoning),
+        cmocka_unit_test(ends),
+        cmocka_unit_test(held_blocks),
+        cmocka_unit_test(broken_calls),
+        cmocka_unit_test(json_bodies),
+        cmocka_unit_test(values),
+        cmocka_unit_test(without_reasoning),
+        cmocka_unit_test(without_calls),
+        cmocka_unit_test(told_at_once),
+        cmocka_unit_test(messages),
+        cmocka_unit_test(plain_family),
+        cmocka_unit_test(grammars),
         cmocka_unit_test(growth),
     };
     return cmocka_run_group_tests(tests, read_samples, free_samples);
