@@ -101,6 +101,10 @@ KERN_OBJ := $(call tests,tests/kernels/*.c)
 KERN_BIN := $(if $(KERN_OBJ),$(BUILD)/check-kernels)
 OBJECTS  := $(LIB_OBJ) $(APP_OBJ) $(UNIT_OBJ) $(UNIT_AID) $(FUZZ_OBJ) $(FUZZ_AID) $(KERN_OBJ)
 
+# What bench reports as the source's state; asked only where that file is compiled.
+$(BUILD)/obj/tool/bench_report.o: private DEFS += -DBT_COMMIT='"$(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)"'
+$(BUILD)/obj/tool/bench_report.o: $(wildcard .git/logs/HEAD)
+
 # ---- building ------------------------------------------------------------------------------------------------------
 
 ## all: program and libraries in build/ (the default)

@@ -86,6 +86,7 @@ static uint64_t partials_of(const bt_op *op, const bt_backend_options *o, const 
     uint64_t n_tiles = bt_cpu_div_up(t->limits.context, BT_ATTN_TILE);
     if (o->n_threads == 1 || n_tiles == 1) return 0;
     uint64_t n_strips = t->states[op->u.attention.k].n_strips;
+    if (n_strips >= BT_CPU_SPLIT_BELOW * o->n_threads) return 0; /* one row's strips keep all threads busy */
     uint64_t n_rows = bt_cpu_div_up(BT_CPU_SPLIT_BELOW * o->n_threads, n_strips);
     /* head_dim + 2 floats a head, each strip's rounded up to 16 */
     uint64_t row = (uint64_t)op->u.attention.q.width + 18 * (uint64_t)op->u.attention.n_heads;
