@@ -53,7 +53,7 @@ PKG_LIBS   = $(call once,PKG_LIBS,pkg-config --libs $(PKGS) $(APP_PKGS))
 LIBS       = $(PKG_LIBS) -lm -pthread
 UNIT_LIBS  = $(call once,UNIT_LIBS,pkg-config --libs cmocka)
 
-ALL_CPPFLAGS = -Iinclude -Isrc $(DEFS) $(PKG_CFLAGS) $(CPPFLAGS)
+ALL_CPPFLAGS = -Iinclude -Isrc $(DEFS) $(OWN_DEFS) $(PKG_CFLAGS) $(CPPFLAGS)
 ALL_CFLAGS   = $(STANDARD) $(WARNINGS) $(PEDANTIC) $(WERROR) $(SAN) $(CFLAGS)
 COMPILE      = $(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(ISA) -MMD -MP
 LINK         = $(CC) $(ALL_CFLAGS) $(LDFLAGS) -Wl,--as-needed
@@ -102,7 +102,7 @@ KERN_BIN := $(if $(KERN_OBJ),$(BUILD)/check-kernels)
 OBJECTS  := $(LIB_OBJ) $(APP_OBJ) $(UNIT_OBJ) $(UNIT_AID) $(FUZZ_OBJ) $(FUZZ_AID) $(KERN_OBJ)
 
 # What bench reports as the source's state; asked only where that file is compiled.
-$(BUILD)/obj/tool/bench_report.o: private DEFS += -DBT_COMMIT='"$(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)"'
+$(BUILD)/obj/tool/bench_report.o: private OWN_DEFS := -DBT_COMMIT='"$(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)"'
 $(BUILD)/obj/tool/bench_report.o: $(wildcard .git/logs/HEAD)
 
 # ---- building ------------------------------------------------------------------------------------------------------
