@@ -388,7 +388,10 @@ static bool percent_integer(bt_jx *x, spec *s, bt_jv v)
     number_text t = {.size = 0};
     bool decimal = s->type == 'd' || s->type == 'i' || s->type == 'u';
     if (v.kind == JV_FLOAT && decimal && v.f > -0x1p63 && v.f < 0x1p63) v = bt_jv_int((int64_t)v.f, v.message);
-    if (v.kind == JV_BIG && decimal && v.s->size < NUMBER_BYTES) {
+    if (v.kind == JV_FLOAT && decimal && isfinite(v.f)) { /* too large for the line above */
+        set_sign(&t, v.f < 0, s->sign);
+        t.size = (size_t)snprintf(t.body, sizeof t.body, "%.0f", fabs(v.f));
+    } else if (v.kind == JV_BIG && decimal && v.s->size < NUMBER_BYTES) {
         bool negative = v.s->data[0] == '-';
         set_sign(&t, negative, s->sign);
         memcpy(t.body, v.s->data + negative, v.s->size - negative);
