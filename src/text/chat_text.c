@@ -35,6 +35,8 @@ void bt_origin_add(bt_origin_text *t, const char *s, size_t n, bool from_templat
 {
     if (n == 0 || t->failed) return;
     bt_text_add(&t->text, s, n);
+    t->failed = !bt_text_ok(&t->text); /* then no run may claim the bytes */
+    if (t->failed) return;
     if (t->n_runs > 0 && t->runs[t->n_runs - 1].from_template == from_template) {
         t->runs[t->n_runs - 1].size += n;
         return;
