@@ -14,10 +14,10 @@ static int (*const commands[BT_N_COMMANDS])(const bt_options *o) = {
     [BT_COMMAND_RUN] = bt_command_run,           [BT_COMMAND_CHAT] = bt_command_chat,
     [BT_COMMAND_LOGITS] = bt_command_logits,     [BT_COMMAND_VERIFY] = bt_command_verify,
     [BT_COMMAND_TOKENIZE] = bt_command_tokenize, [BT_COMMAND_DETOKENIZE] = bt_command_detokenize,
-    [BT_COMMAND_RENDER] = bt_command_render,
-    [BT_COMMAND_INFO] = bt_command_info,         [BT_COMMAND_DEVICES] = bt_command_devices,
-    [BT_COMMAND_BENCH] = bt_command_bench,       [BT_COMMAND_SYNTH] = bt_command_synth,
-    [BT_COMMAND_HELP] = bt_command_help,         [BT_COMMAND_VERSION] = bt_command_version,
+    [BT_COMMAND_RENDER] = bt_command_render,     [BT_COMMAND_INFO] = bt_command_info,
+    [BT_COMMAND_DEVICES] = bt_command_devices,   [BT_COMMAND_BENCH] = bt_command_bench,
+    [BT_COMMAND_SYNTH] = bt_command_synth,       [BT_COMMAND_HELP] = bt_command_help,
+    [BT_COMMAND_VERSION] = bt_command_version,
 };
 
 /* A closed stream would be opened again by the next file: a checkpoint as stdout. A stand-in in the wrong direction

@@ -8,7 +8,8 @@
  *   - rotation pairs (j, j + head_dim / 2) even when only a part turns (k2-moe)
  *   - the softplus gate has base 2 and acts before o_proj, on the normed input (k2-mova)
  *   - the router bias steers the choice only; weights are the unbiased scores (k2-moe, k2-mova)
- *   - value experts renormalise whenever k > 1, whatever norm_topk_prob says (own-mova-softmax, own-mova-top1); SiLU per
+ *   - value experts renormalise whenever k > 1, whatever norm_topk_prob says (own-mova-softmax, own-mova-top1); SiLU
+ * per
  *     expert, before the weight; the router's scale applies to values too (k2-mova)
  *   - self_attn.gate_proj, mlp.gate_proj and mlp.gate are three things (k2-mova)
  *
@@ -479,7 +480,8 @@ static bt_route_spec route_spec(const k2_shape *s, uint32_t bias, bool renormali
     };
 }
 
-/* v = sum_e w_e silu(V_e a). Renormalises whenever k > 1: norm_topk_prob is the FFN router's (docs/k2_horizon.md, c.5). */
+/* v = sum_e w_e silu(V_e a). Renormalises whenever k > 1: norm_topk_prob is the FFN router's (docs/k2_horizon.md,
+ * c.5). */
 static void values(k2_tape *t, const k2_layer *w)
 {
     const k2_shape *s = t->s;

@@ -176,8 +176,8 @@ static bt_status ablate(bt_model *m, const char *text, bt_error *e)
 
 /* ---- public ------------------------------------------------------------------------------------------------------ */
 
-/* A config of a kilobyte can ask for more tensors than memory has room for their names. Of a list that is much longer than
- * the files' own not each missing tensor has to be told. */
+/* A config of a kilobyte can ask for more tensors than memory has room for their names. Of a list that is much longer
+ * than the files' own not each missing tensor has to be told. */
 static bt_status list_and_bind(bt_model *m, bt_error *e)
 {
     size_t n_stored = bt_tensors_count(m->tensors);

@@ -1,7 +1,8 @@
 /*
- * The quantization_config block. Which tensors are FP8 is the headers' word alone; what this block adds is how codes and
- * scales are meant, and that must be the one way that we read: E4M3, symmetric, one scale per 128 x 128 block. Activations
- * are never quantised here, so a dynamic activation scheme changes nothing; a static one, or one for the cache, would.
+ * The quantization_config block. Which tensors are FP8 is the headers' word alone; what this block adds is how codes
+ * and scales are meant, and that must be the one way that we read: E4M3, symmetric, one scale per 128 x 128 block.
+ * Activations are never quantised here, so a dynamic activation scheme changes nothing; a static one, or one for the
+ * cache, would.
  */
 #include "model/quantization.h"
 

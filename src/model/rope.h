@@ -20,7 +20,8 @@ typedef struct bt_rope {
  * types and unknown keys are refused by name. theta_default: for a config that states no theta; 0: then refused. */
 bt_status bt_rope_read(const bt_config *c, double theta_default, bt_rope *r, bt_error *e);
 
-/* Radians per position of pair j, for n_pairs pairs of a rotation over `dim` elements (docs/k2_horizon.md, c.3, c.4). */
+/* Radians per position of pair j, for n_pairs pairs of a rotation over `dim` elements (docs/k2_horizon.md, c.3, c.4).
+ * */
 void bt_rope_frequencies(const bt_rope *r, size_t dim, size_t n_pairs, double *frequency);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * UTF-8 out of a stream of ids, and the functions under it. The input is ids, two bytes each, of the stored tiny tokenizer,
- * which has a token for every byte. What the stream gives must be whole characters at every push, and together what
- * decoding all ids at once gives; where the bytes are UTF-8, it must be these bytes.
+ * UTF-8 out of a stream of ids, and the functions under it. The input is ids, two bytes each, of the stored tiny
+ * tokenizer, which has a token for every byte. What the stream gives must be whole characters at every push, and
+ * together what decoding all ids at once gives; where the bytes are UTF-8, it must be these bytes.
  */
 #include "fuzz.h"
 

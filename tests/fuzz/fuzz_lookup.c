@@ -1,7 +1,7 @@
 /*
  * The walk through a Hugging Face cache. The input is lines: the model's name as a person types it, the value of one
- * variable, the name and the content of a ref, and names of snapshots; from them a cache is made in a temporary folder. What
- * is found must be there; what is not found must be told.
+ * variable, the name and the content of a ref, and names of snapshots; from them a cache is made in a temporary
+ * folder. What is found must be there; what is not found must be told.
  */
 #include "fuzz.h"
 

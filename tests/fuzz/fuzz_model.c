@@ -1,7 +1,7 @@
 /*
  * config.json and generation_config.json as a model reads them, with sound weights beside them. The input's first byte
- * chooses the weights; config.json follows, and behind the first byte 0xff generation_config.json, where there is one. What
- * opens must run: odd but possible shapes meet the tape, the memory plan and the kernels here.
+ * chooses the weights; config.json follows, and behind the first byte 0xff generation_config.json, where there is one.
+ * What opens must run: odd but possible shapes meet the tape, the memory plan and the kernels here.
  */
 #include "fuzz.h"
 

@@ -1,7 +1,7 @@
 /*
- * Stop strings against the plainest search there is. The input is up to four stop strings, each ended by NUL, then a text,
- * whose bytes also say where it is cut into pushes. What comes out, joined, must be the text up to the first place at which
- * a string is complete (of those complete there, the longest counts), however it was cut.
+ * Stop strings against the plainest search there is. The input is up to four stop strings, each ended by NUL, then a
+ * text, whose bytes also say where it is cut into pushes. What comes out, joined, must be the text up to the first
+ * place at which a string is complete (of those complete there, the longest counts), however it was cut.
  */
 #include "fuzz.h"
 

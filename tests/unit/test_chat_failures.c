@@ -1,6 +1,7 @@
 /*
- * Want of memory while chatting: each allocation of a whole round fails in turn. The round then ends with BT_ERR_MEMORY,
- * or goes on where the memory was not vital; it leaks nothing (the sanitizers look), and never says something else.
+ * Want of memory while chatting: each allocation of a whole round fails in turn. The round then ends with
+ * BT_ERR_MEMORY, or goes on where the memory was not vital; it leaks nothing (the sanitizers look), and never says
+ * something else.
  */
 #include "chat_unit.h"
 

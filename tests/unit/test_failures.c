@@ -99,7 +99,8 @@ static void drop_world(world *w)
     free(w->top);
 }
 
-/* ---- the stages: each does its work from the start and closes what it opened -------------------------------------- */
+/* ---- the stages: each does its work from the start and closes what it opened --------------------------------------
+ * */
 
 static bt_status stage_locate(world *w, bt_error *e)
 {
@@ -356,7 +357,8 @@ static void expect_held(const holdings *before, const char *what, long n)
                  (long)h.threads - (long)before->threads, (long)h.mappings - (long)before->mappings);
 }
 
-/* ---- every n ------------------------------------------------------------------------------------------------------ */
+/* ---- every n ------------------------------------------------------------------------------------------------------
+ * */
 
 /* Sanitizers are ten times slower: there, all of the first failures and a tenth of the later ones. */
 static long next_n(long n)

@@ -3,15 +3,18 @@
  *
  *   A cut-off file        is refused. The only exception is one that lost nothing but white space at its end.
  *   A header or an index  with a flipped bit is refused, or gives the same model: the same facts, the same logits.
- *   A config              with a flipped bit is refused, or gives a model that says what it is: whatever changes the logits
- *                         must change the facts that `info` prints. (rms_norm_eps 1e-06 may become 1e-16: that is another
- *                         model, openly. It must not become the default, silently.) If the JSON still means the same, so
+ *   A config              with a flipped bit is refused, or gives a model that says what it is: whatever changes the
+ * logits
+ *                         must change the facts that `info` prints. (rms_norm_eps 1e-06 may become 1e-16: that is
+ * another
+ *                         model, openly. It must not become the default, silently.) If the JSON still means the same,
+ * so
  *                         must the model.
  *   A tokenizer           with a flipped bit is refused, or is another tokenizer, one that still gives back every text
  *                         that it takes. If the JSON still means the same, so must the ids.
  *
- * Flips inside the tensors' data change logits, as they must: no reader can see them, and none are made here. Every refusal
- * names the folder or file, and nothing may be lost on the way (AddressSanitizer sees to that).
+ * Flips inside the tensors' data change logits, as they must: no reader can see them, and none are made here. Every
+ * refusal names the folder or file, and nothing may be lost on the way (AddressSanitizer sees to that).
  *
  * A tenth of all this runs under sanitizers.
  */
@@ -375,7 +378,8 @@ static void config_and_index_bits_flipped(void **state)
     flip_bits("k2-mova-fp8", "model.safetensors.index.json", N_FLIPS);
 }
 
-/* ---- tokenizers --------------------------------------------------------------------------------------------------- */
+/* ---- tokenizers ---------------------------------------------------------------------------------------------------
+ * */
 
 static const char text[] =
     "Hello  world, 1234567 \xe4\xb8\x96\xe7\x95\x8c \xf0\x9f\x91\xa8 don't\n\n x\t<|ifm|im_end|>\x01";
