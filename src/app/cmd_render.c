@@ -31,7 +31,7 @@ static int render_template(bt_app *a, const char *template_path, const char *con
         return bt_app_fail_with(a, BT_EXIT_USAGE,
                                 "--template is rendered by itself, without MODEL and --messages; "
                                 "--chat-template gives a model another template");
-    bt_status st = bt_render_template(template_path, context_path, &t, &a->error);
+    bt_status st = bt_render_template(template_path, context_path, a->options->values[BT_OPT_NOW].text, &t, &a->error);
     if (st == BT_OK) return bt_app_print(a, &t);
     bt_text_free(&t);
     return fail(a, st);

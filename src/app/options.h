@@ -52,6 +52,7 @@ typedef enum bt_option {
     BT_OPT_TEMPLATE,
     BT_OPT_RENDER_TEMPLATE,
     BT_OPT_RENDER_CONTEXT,
+    BT_OPT_NOW,
     BT_OPT_LOAD,
     BT_OPT_MAX_NEW_TOKENS,
     BT_OPT_STOP,

@@ -399,6 +399,17 @@ const bt_option_spec bt_option_specs[BT_N_OPTIONS] = {
             .commands = RENDER,
             .help = "The variables of --template, a JSON object.",
         },
+    [BT_OPT_NOW] =
+        {
+            .name = "now",
+            .argument = "TIME",
+            .kind = BT_KIND_TEXT,
+            .group = BT_GROUP_TEXT,
+            .environment = "BALTORO_NOW",
+            .commands = RENDER,
+            .help = "What --template takes for the time, as in 2026-11-29T12:00:00.",
+            .default_text = "the local time",
+        },
     [BT_OPT_LOAD] =
         {
             .name = "load",

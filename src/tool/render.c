@@ -1,20 +1,39 @@
 /* Rendering a template by itself; see render.h. */
 #include "tool/render.h"
 
+#include <time.h>
+
 #include "base/error.h"
 #include "base/file.h"
 #include "text/jinja.h"
 
 #define FILE_BYTES_MAX ((size_t)256 << 20)
 
-bt_status bt_render_template(const char *template_path, const char *context_path, bt_text *out, bt_error *e)
+static bt_status parse_time(const char *text, struct tm *t, bt_error *e)
 {
+    *t = (struct tm){.tm_isdst = -1};
+    const char *rest = strptime(text, "%Y-%m-%dT%H:%M:%S", t);
+    struct tm normal = *t;
+    bool good = rest != NULL && *rest == '\0' && timegm(&normal) != (time_t)-1 && normal.tm_mday == t->tm_mday;
+    if (!good) return bt_fail(e, BT_ERR_USAGE, "the time \"%s\" is not like 2026-11-29T12:00:00", text);
+    t->tm_wday = normal.tm_wday;
+    t->tm_yday = normal.tm_yday;
+    return BT_OK;
+}
+
+bt_status bt_render_template(const char *template_path, const char *context_path, const char *now, bt_text *out,
+                             bt_error *e)
+{
+    struct tm when;
+    if (now != NULL && parse_time(now, &when, e) != BT_OK) return BT_ERR_USAGE;
+    const bt_jinja_options options = {.now = now == NULL ? NULL : &when};
     char *source = NULL, *context = NULL;
     size_t source_size, context_size;
     bt_rendered r = {0};
     bt_status st = bt_read_file(template_path, FILE_BYTES_MAX, &source, &source_size, e);
     if (st == BT_OK) st = bt_read_file(context_path, FILE_BYTES_MAX, &context, &context_size, e);
-    if (st == BT_OK) st = bt_jinja_render_text(template_path, source, source_size, context, context_size, NULL, &r, e);
+    if (st == BT_OK)
+        st = bt_jinja_render_text(template_path, source, source_size, context, context_size, &options, &r, e);
     if (st == BT_OK) bt_text_add(out, r.text, r.size);
     if (st == BT_OK && !bt_text_ok(out)) st = bt_fail(e, BT_ERR_MEMORY, "no memory for a text of %zu bytes", r.size);
     bt_rendered_free(&r);

@@ -4,7 +4,9 @@
 
 #include "base/json.h"
 
-/* Appends the text. A fault of the template is told with its line and column, as that of `template_path`. */
-bt_status bt_render_template(const char *template_path, const char *context_path, bt_text *out, bt_error *e);
+/* Appends the text. A fault of the template is told with its line and column, as that of `template_path`. `now` is what
+ * the template takes for the time, "YYYY-MM-DDTHH:MM:SS"; NULL: the local time. */
+bt_status bt_render_template(const char *template_path, const char *context_path, const char *now, bt_text *out,
+                             bt_error *e);
 
 #endif

@@ -74,6 +74,13 @@ r = run("render", "--template", broken, "--context", context)
 check("a broken one", r.code == 1 and r.out == b"" and "broken.jinja" in r.err and "line 2" in r.err, r)
 r = run("render", "--template", template, "--context", write(here, "bad.json", "{"))
 check("broken variables", r.code == 1 and r.out == b"" and r.err.startswith("baltoro: "), r)
+clock = write(here, "clock.jinja", "{{ strftime_now('%a %d %b %Y %H:%M:%S') }}")
+r = run("render", "--template", clock, "--context", context, "--now", "2026-11-29T12:00:00")
+check("a given time", r.code == 0 and r.out == b"Sun 29 Nov 2026 12:00:00", r)
+for wrong in ("2026-11-29", "2026-02-30T12:00:00", "noon", "2026-11-29T12:00:00Z", ""):
+    r = run("render", "--template", clock, "--context", context, "--now", wrong)
+    check(f"no time: {wrong}", r.code == 1 and r.out == b"" and "2026-11-29T12:00:00" in r.err, r)
+
 r = run("render", "--template", os.path.join(here, "none.jinja"), "--context", context)
 check("no such file", r.code == 1 and "none.jinja" in r.err, r)
 
