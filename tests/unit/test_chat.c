@@ -257,6 +257,45 @@ static void many_left_out(void **state)
     remove_folder(folder);
 }
 
+/* ---- a template of the size of published ones ---------------------------------------------------------------------- */
+
+/* K2-Horizon's format as a template: the goldens again, through the engine. */
+static void goldens_by_template(void **state)
+{
+    (void)state;
+    bt_arena *a = bt_arena_new();
+    const bt_json_node *cases = unit_read_json(a, CHAT, "k2_cases.json");
+    const bt_json_node *golden = unit_read_json(a, CHAT, "k2_golden.json"), *want = golden->child;
+    bt_chat *c = NULL;
+    bt_error e;
+    if (bt_chat_open(CHAT, "k2_horizon", CHAT "/k2_horizon.jinja", NULL, &c, &e) != BT_OK) fail_msg("%s", e.message);
+    for (const bt_json_node *one = cases->child; one != NULL; one = one->next, want = want->next) {
+        const char *name = unit_member(one, "name")->text;
+        const bt_json_node *error = bt_json_get(want, "error");
+        bt_text request = unit_without(one, "name");
+        bt_prompt p = {0};
+        bt_status st = render(c, request.data, NULL, NULL, &p, &e);
+        if (error != NULL) {
+            assert_int_equal(st, BT_ERR_USAGE);
+            if (strstr(e.message, error->text) == NULL) fail_msg("%s: %s", name, e.message);
+        } else {
+            if (st != BT_OK) fail_msg("%s: %s", name, e.message);
+            const char *text = unit_member(want, "text")->text;
+            size_t at = 0;
+            while (p.text[at] != '\0' && p.text[at] == text[at]) at++;
+            if (p.text[at] != text[at])
+                fail_msg("%s: differs from byte %zu on: \"%.80s\", expected \"%.80s\"", name, at, p.text + at,
+                         text + at);
+            assert_true(p.is_reasoning);
+            assert_string_equal(p.warnings, "");
+            bt_prompt_free(&p);
+        }
+        bt_text_free(&request);
+    }
+    bt_chat_close(c);
+    bt_arena_free(a);
+}
+
 /* ---- efforts, and a round ---------------------------------------------------------------------------------------- */
 
 static void efforts(void **state)
@@ -357,10 +396,17 @@ static void round_trip(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(order),         cmocka_unit_test(named),   cmocka_unit_test(refused),
-        cmocka_unit_test(variables),     cmocka_unit_test(raised),  cmocka_unit_test(left_out),
-        cmocka_unit_test(many_left_out), cmocka_unit_test(efforts), cmocka_unit_test(starts),
+        cmocka_unit_test(order),
+        cmocka_unit_test(named),
+        cmocka_unit_test(refused),
+        cmocka_unit_test(variables),
+        cmocka_unit_test(raised),
+        cmocka_unit_test(left_out),
+        cmocka_unit_test(many_left_out),
+        cmocka_unit_test(efforts),
+        cmocka_unit_test(starts),
         cmocka_unit_test(round_trip),
+        cmocka_unit_test(goldens_by_template),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
