@@ -21,7 +21,8 @@ SAN     ?=
 V       ?=
 ARGS    ?=
 T       ?=
-TIME    ?= 60
+SECONDS ?= 60
+ENGINE  ?=
 
 # As many jobs as there are cores, unless -j says otherwise.
 ifeq ($(MAKELEVEL),0)
@@ -32,6 +33,7 @@ MAKEFLAGS += --no-builtin-rules
 .DEFAULT_GOAL := all
 SHELL := /bin/sh
 Q     := $(if $(V),,@)
+comma := ,
 
 VERSION := $(shell sed -n 's/^\#define BT_VERSION "\(.*\)"/\1/p' include/baltoro.h)
 SO_NAME := libbaltoro.so.$(firstword $(subst ., ,$(VERSION)))
@@ -225,18 +227,20 @@ asan ubsan tsan:
 check-kernels: $(BUILD)/check-kernels
 	$(BUILD)/check-kernels $(ARGS)
 
-## check: include law, style, symbols, headers, format, and -Werror builds with gcc and clang
+## check: include law, style, symbols, headers, format, static analysis, and -Werror builds with gcc and clang
 .PHONY: check
 check: all
 	@tools/check_all.sh $(BUILD)
 
-## fuzz: libFuzzer (clang) on every reader of outside bytes; T=name picks one, TIME=seconds for each
+## fuzz: libFuzzer (clang), or with ENGINE=afl AFL++, on every reader of outside bytes; T=name picks one, SECONDS=each
+# Both call LLVMFuzzerTestOneInput; AFL++'s driver does so in one process, as libFuzzer does.
 .PHONY: fuzz
 fuzz:
 	@tools/install_deps.sh clang
-	@$(MAKE) CC=clang BUILD=$(BUILD)/fuzz DEFS=$(TEST_DEFS) FUZZ_AID= LDFLAGS=-fsanitize=fuzzer \
-	    SAN='-fsanitize=address,undefined,fuzzer-no-link -fno-sanitize-recover=all' fuzz-programs
-	@tools/run_fuzz.sh $(BUILD)/fuzz/replay $(TIME) $(T)
+	+@$(MAKE) CC=$(if $(filter afl,$(ENGINE)),afl-clang-fast,clang) BUILD=$(BUILD)/fuzz$(ENGINE:%=-%) DEFS=$(TEST_DEFS) \
+	    FUZZ_AID= LDFLAGS=-fsanitize=fuzzer fuzz-programs \
+	    SAN='-fsanitize=address,undefined$(if $(ENGINE),,$(comma)fuzzer-no-link) -fno-sanitize-recover=all'
+	@tools/run_fuzz.sh $(BUILD)/fuzz$(ENGINE:%=-%)/replay $(SECONDS) $(T)
 
 .PHONY: fuzz-programs
 fuzz-programs: $(FUZZ_BIN)

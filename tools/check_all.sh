@@ -61,6 +61,7 @@ check format tools/check_format.sh
 check shell shell_check
 check 'build with gcc' strict_build gcc
 check 'build with clang' strict_build clang
+check 'static analysis' tools/check_static.sh
 
 echo "$passed passed, $failed failed, $skipped skipped"
 [ $failed -eq 0 ]

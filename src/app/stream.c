@@ -1,6 +1,7 @@
 /* Bytes to stdout and from stdin; see stream.h. */
 #include "app/stream.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
@@ -132,6 +133,7 @@ void bt_lines_free(bt_lines *l)
 static bt_status fill(bt_lines *l, bt_error *e)
 {
     if (l->begin > 0) {
+        assert(l->data != NULL);
         memmove(l->data, l->data + l->begin, l->end - l->begin);
         l->end -= l->begin;
         l->begin = 0;

@@ -95,8 +95,8 @@ static bt_status read_dtype(reader *r, const bt_shown *name, entry *t)
 
 static bt_status read_offsets(reader *r, const bt_shown *name, entry *t)
 {
-    uint64_t offsets[2];
-    unsigned n;
+    uint64_t offsets[2] = {0, 0};
+    unsigned n = 0;
     bt_status st = read_u64s(r, "data_offsets", name, offsets, 2, &n);
     if (st != BT_OK) return st;
     if (n != 2) return bt_json_fail(&r->json, "tensor \"%s\": data_offsets needs two numbers", name->text);
@@ -290,6 +290,7 @@ static bt_status check_ranges(reader *r, bt_error *e)
 {
     bt_tensor *tensors = r->set->tensors == NULL ? NULL : r->set->tensors + r->first_i;
     size_t n = r->set->n_tensors - r->first_i;
+    assert(n == 0 || tensors != NULL);
     uint64_t header_bytes = (uint64_t)(r->data - r->set->shards[r->shard_i].map.data);
     if (r->end_max > r->data_bytes) {
         uint64_t needed = r->end_max > UINT64_MAX - header_bytes ? UINT64_MAX : header_bytes + r->end_max;

@@ -102,8 +102,7 @@ static bt_jv array(loader *l, const trail *t)
 static bt_jv object(loader *l, const trail *t)
 {
     bt_jdict *d = bt_jdict_new(l->x);
-    bt_json_kind kind;
-    while (d != NULL && (kind = bt_json_next(&l->json)) == BT_JSON_KEY) {
+    while (d != NULL && bt_json_next(&l->json) == BT_JSON_KEY) {
         const trail inner = step(l, t, l->json.text, l->json.size);
         bt_jv key = bt_js_copy(l->x, l->json.text, l->json.size, true);
         bt_jv v = bt_failed(key) ? key : value(l, bt_json_next(&l->json), &inner);

@@ -89,6 +89,7 @@ bt_status bt_stop_open(const char *const *strings, size_t n, bt_stop **out, bt_e
 void bt_stop_close(bt_stop *s)
 {
     if (s == NULL) return;
+    assert(s->n_patterns == 0 || s->patterns != NULL);
     for (size_t i = 0; i < s->n_patterns; i++) {
         bt_free(s->patterns[i].text);
         bt_free(s->patterns[i].fallback);

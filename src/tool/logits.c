@@ -64,7 +64,7 @@ bt_status bt_logits_write(bt_session *s, size_t n_vocab, const int32_t *ids, siz
                           const bt_hook *hook, size_t *n_odd, bt_error *e)
 {
     const bt_tensor_decl decl = {.name = "logits", .dtype = BT_F32, .n_dims = 2, .shape = {n, n_vocab}};
-    bt_error fault; /* of a write: the session's own error says only that the sink stopped it */
+    bt_error fault = {.status = BT_OK}; /* of a write: the session's own error says only that the sink stopped it */
     writing w = {.n_vocab = n_vocab, .error = &fault};
     bt_status st = bt_safetensors_create(path, &decl, 1, &w.writer, e);
     if (st != BT_OK) return st;

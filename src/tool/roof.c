@@ -71,11 +71,11 @@ bt_status bt_roof_open(size_t n_threads, bt_cpu_level level, bt_roof **out, bt_e
         bt_free(r);
         return st;
     }
-    double begin = seconds(), taken = 0;
+    double taken = 0;
     size_t n = 0;
     while (taken < MULTIPLY_SECONDS / 2) { /* how many rounds fill the time */
         n = n == 0 ? 1000 : 2 * n;
-        begin = seconds();
+        double begin = seconds();
         (void)r->kernels.multiply(n);
         taken = seconds() - begin;
     }
@@ -183,6 +183,7 @@ static void read_huge_pages(bt_roof *r, bt_roof_sample *out)
     r->reading = &span;
     bt_pool_run(r->pool, touch, r);
     read_all_ways(r, BT_ROOF_HUGE_PAGES, &span, 1, out);
+    r->reading = NULL;
     bt_pages_free(data, size);
 }
 

@@ -74,7 +74,7 @@ bt_status bt_session_file_begin(const bt_engine *g, bt_session_file *f, bt_error
 {
     memset(f, 0, sizeof *f);
     const char *kv = bt_dtype_name(g->tape->limits.kv_dtype);
-    for (size_t i = 0; kv[i] != '\0' && i < sizeof f->kv_dtype - 1; i++)
+    for (size_t i = 0; i < sizeof f->kv_dtype - 1 && kv[i] != '\0'; i++)
         f->kv_dtype[i] = (char)(kv[i] >= 'A' && kv[i] <= 'Z' ? kv[i] + ('a' - 'A') : kv[i]); /* as --kv-dtype has it */
     (void)snprintf(f->cpu_level, sizeof f->cpu_level, "%s", bt_engine_cpu_level(g));
     return fingerprint(g->model, &f->model, e);

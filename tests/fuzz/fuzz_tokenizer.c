@@ -69,13 +69,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size_t json_size = border == NULL ? size : (size_t)(border - data);
     const char *text = border == NULL ? "a b <x>" : (const char *)border + 1;
     size_t text_size = border == NULL ? 7 : size - json_size - 1;
+    static bt_tokenizer *tiny; /* opened once: to compile its pattern takes longer than the rest */
     bt_tokenizer *t = NULL;
     bt_error e;
-    if (bt_tokenizer_open_text((const char *)data, json_size, NULL, 0, &t, &e) != BT_OK) {
-        require(e.message[0] != '\0');
-        if (border == NULL || bt_tokenizer_open("tests/data/tokenizers/tiny", &t, &e) != BT_OK) return 0;
+    if (bt_tokenizer_open_text((const char *)data, json_size, NULL, 0, &t, &e) == BT_OK) {
+        check_text(t, text, text_size);
+        bt_tokenizer_close(t);
+        return 0;
     }
-    check_text(t, text, text_size);
-    bt_tokenizer_close(t);
+    require(e.message[0] != '\0');
+    if (border == NULL) return 0;
+    if (tiny == NULL) require(bt_tokenizer_open("tests/data/tokenizers/tiny", &tiny, &e) == BT_OK);
+    check_text(tiny, text, text_size);
     return 0;
 }

@@ -173,6 +173,7 @@ static bool wants_split(const bt_cpu_run *r, const shape *s, split *sp)
         if (n_rows_max < g->n_rows) n_rows_max = g->n_rows;
         if (n_items >= BT_CPU_SPLIT_BELOW * n_threads) return false;
     }
+    assert(n_rows_max > 0);
     sp->n_q_max = (size_t)n_rows_max * s->group;
     sp->slot_floats = (sp->n_q_max * (s->head_dim + 2) + 15) / 16 * 16;
     if (n_threads == 1 || n_tiles_max == 1) return false;

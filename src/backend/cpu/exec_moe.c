@@ -47,6 +47,7 @@ static uint32_t group_pairs(const bt_cpu_run *r, bt_routes routes, uint32_t n_ex
 static uint64_t chunk_rows(const bt_cpu_run *r, const bt_view *w, uint64_t n_matrices, uint64_t n_pairs)
 {
     uint64_t chunk = BT_CPU_MOE_CHUNK;
+    assert(n_matrices > 0);
     if (n_pairs / n_matrices < 8) {
         uint64_t row_bytes = (uint64_t)w->n_cols * bt_dtype_bits((bt_dtype)w->dtype) / 8 + 1;
         chunk = bt_cpu_min(DECODE_BYTES / (row_bytes * n_matrices), BT_CPU_MOE_CHUNK);
