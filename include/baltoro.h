@@ -116,6 +116,8 @@ typedef struct bt_engine_options { /* all zero = the defaults */
     size_t context;        /* positions per slot; 0: min(max_position, 8192) */
     size_t batch;          /* most rows in one step; 0: 512 */
     size_t n_slots;        /* sessions that can be open at once; 0: 1 */
+    size_t logit_rows;     /* rows that the head computes at a time, n_vocab floats each; 0: one per slot. More makes
+                              bt_session_score faster */
     bool overcommit;       /* open even if private + mapped bytes exceed the memory there is */
     const char *root;      /* "" or the folder that holds proc/ and sys/ (tests); NULL: "" */
 } bt_engine_options;

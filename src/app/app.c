@@ -251,6 +251,7 @@ bt_engine_options bt_app_engine_options(const bt_app *a, size_t context)
         .context = context,
         .batch = (size_t)v[BT_OPT_BATCH].integer,
         .n_slots = 1,
+        .logit_rows = a->logit_rows,
         .overcommit = bt_option_is_set(a->options, BT_OPT_OVERCOMMIT),
     };
     if (context == 0) e.context = (size_t)v[BT_OPT_CONTEXT].integer;

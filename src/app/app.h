@@ -17,6 +17,8 @@ enum {
     BT_EXIT_INTERRUPTED = 130,
 };
 
+#define BT_APP_SCORE_ROWS 32u /* rows of logits at a time where all are wanted: a pass over the head serves them all */
+
 typedef struct bt_app {
     const bt_options *options;
     bt_error error;
@@ -30,6 +32,7 @@ typedef struct bt_app {
     bt_session *session;
     bt_tokenizer *tokenizer;
     double load_seconds; /* to open model and engine */
+    size_t logit_rows;   /* for the engine: more than one where every row's logits are wanted */
 } bt_app;
 
 void bt_app_open(bt_app *a, const bt_options *o);

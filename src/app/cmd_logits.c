@@ -96,6 +96,7 @@ int bt_command_logits(const bt_options *o)
     if (code == BT_EXIT_DONE && bt_ids_check(ids, n, bt_model_n_vocab(a.model), &a.error) != BT_OK)
         code = bt_app_fail(&a, BT_EXIT_USAGE);
     if (code == BT_EXIT_DONE) code = check_output(&a);
+    a.logit_rows = BT_APP_SCORE_ROWS;
     if (code == BT_EXIT_DONE) code = bt_app_plan(&a, n, &plan);
     if (code == BT_EXIT_DONE) code = bt_app_open_engine(&a, n);
     if (code == BT_EXIT_DONE) code = write_logits(&a, ids, n);

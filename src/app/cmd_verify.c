@@ -67,6 +67,7 @@ int bt_command_verify(const bt_options *o)
                                 "EXPECTED.safetensors is missing: baltoro verify MODEL EXPECTED.safetensors");
     if (code == BT_EXIT_DONE) code = bt_app_open_model(&a);
     if (code == BT_EXIT_DONE) code = open_expected(&a, &v);
+    a.logit_rows = BT_APP_SCORE_ROWS;
     if (code == BT_EXIT_DONE) code = bt_app_plan(&a, bt_verify_n_ids_max(v), &plan);
     if (code == BT_EXIT_DONE) code = bt_app_open_engine(&a, bt_verify_n_ids_max(v));
     if (code == BT_EXIT_DONE) code = compare(&a, v);

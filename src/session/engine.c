@@ -1,6 +1,6 @@
 /*
  * The engine: it turns options into limits, prices them before anything is allocated, and owns what steps need. One
- * step takes rows of several timelines; only rows that want logits pay for the head, in slices of LOGIT_ROWS.
+ * step takes rows of several timelines; only rows that want logits pay for the head, in slices of logit_rows.
  */
 #include "session/engine.h"
 
@@ -17,7 +17,7 @@
 #define BATCH_MAX       16384u
 #define SLOTS_MAX       4096u
 #define THREADS_MAX     1024u
-#define LOGIT_ROWS      32u
+#define LOGIT_ROWS_MAX  1024u
 #define THREAD_BYTES    (64u * 1024u) /* what a worker's stack touches, about */
 
 /* Options with all defaults filled in. */
@@ -80,6 +80,7 @@ static bt_status read_settings(const bt_model *m, const bt_engine_options *o, se
     if (st == BT_OK) st = check_range("context", o->context, CONTEXT_MAX, e);
     if (st == BT_OK) st = check_range("batch", o->batch, BATCH_MAX, e);
     if (st == BT_OK) st = check_range("slots", o->n_slots, SLOTS_MAX, e);
+    if (st == BT_OK) st = check_range("logit rows", o->logit_rows, LOGIT_ROWS_MAX, e);
     if (st == BT_OK) st = check_range("threads", o->n_threads, THREADS_MAX, e);
     if (st != BT_OK) return st;
     size_t most = bt_model_max_position(m);
@@ -94,7 +95,8 @@ static bt_status read_settings(const bt_model *m, const bt_engine_options *o, se
     s->limits.n_slots = o->n_slots == 0 ? 1 : (uint32_t)o->n_slots;
     size_t rows_possible = context * s->limits.n_slots; /* no step is longer than all timelines together */
     if (s->limits.max_rows > rows_possible) s->limits.max_rows = (uint32_t)rows_possible;
-    s->limits.max_logit_rows = s->limits.max_rows < LOGIT_ROWS ? s->limits.max_rows : LOGIT_ROWS;
+    size_t logit_rows = o->logit_rows == 0 ? s->limits.n_slots : o->logit_rows;
+    s->limits.max_logit_rows = logit_rows < s->limits.max_rows ? (uint32_t)logit_rows : s->limits.max_rows;
     s->backend.n_threads = o->n_threads == 0 ? s->machine.n_threads_default : o->n_threads;
     return BT_OK;
 }

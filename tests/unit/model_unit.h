@@ -68,6 +68,7 @@ static inline float *unit_logits(const bt_model *m, bt_engine_options o, const i
 {
     bt_error e = {0};
     if (o.context == 0) o.context = n;
+    if (o.logit_rows == 0) o.logit_rows = chunk == 0 ? 32 : 5; /* the head's slices change no bit */
     bt_engine *g = unit_open_engine(m, o);
     bt_session *s = unit_open_session(g);
     size_t n_vocab = bt_model_n_vocab(m);

@@ -240,9 +240,9 @@ static size_t compare(const char *what, const bt_chat *chat, const bt_tokenizer 
     return both;
 }
 
-static void native_is_safe(void **state)
+/* Of the native renderer (NULL), or of a template that gives the same. */
+static void check_k2(const char *template_path)
 {
-    (void)state;
     bt_arena *a = bt_arena_new();
     const bt_json_node *cases = unit_read_json(a, CHAT, "k2_cases.json");
     bt_tokenizer *t = make_k2();
@@ -250,8 +250,8 @@ static void native_is_safe(void **state)
     bt_error e;
     const char *tags[64];
     size_t n_tags = k2_tags(tags), n_compared = 0, n_same = 0;
-    assert_int_equal(bt_chat_open(CHAT, "k2_horizon", NULL, t, &chat, &e), BT_OK);
-    assert_string_equal(bt_chat_source(chat), "native renderer of k2_horizon");
+    assert_int_equal(bt_chat_open(CHAT, "k2_horizon", template_path, t, &chat, &e), BT_OK);
+    assert_string_equal(bt_chat_source(chat), template_path != NULL ? template_path : "native renderer of k2_horizon");
     for (const bt_json_node *c = cases->child; c != NULL; c = c->next) {
         const char *name = unit_member(c, "name")->text;
         bt_prompt p = {0};
@@ -276,6 +276,18 @@ static void native_is_safe(void **state)
     bt_chat_close(chat);
     bt_tokenizer_close(t);
     bt_arena_free(a);
+}
+
+static void native_is_safe(void **state)
+{
+    (void)state;
+    check_k2(NULL);
+}
+
+static void template_is_safe(void **state)
+{
+    (void)state;
+    check_k2(CHAT "/k2_horizon.jinja");
 }
 
 /* Content parts are joined by a newline, so halves in them meet nowhere; joined otherwise they would make a tag. */
@@ -516,8 +528,13 @@ static void fixtures_are_safe(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(spans), cmocka_unit_test(merges),         cmocka_unit_test(native_is_safe),
-        cmocka_unit_test(parts), cmocka_unit_test(spelled_tokens), cmocka_unit_test(fixtures_are_safe),
+        cmocka_unit_test(spans),
+        cmocka_unit_test(merges),
+        cmocka_unit_test(native_is_safe),
+        cmocka_unit_test(template_is_safe),
+        cmocka_unit_test(parts),
+        cmocka_unit_test(spelled_tokens),
+        cmocka_unit_test(fixtures_are_safe),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
