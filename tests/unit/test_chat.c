@@ -257,7 +257,8 @@ static void many_left_out(void **state)
     remove_folder(folder);
 }
 
-/* ---- a template of the size of published ones ---------------------------------------------------------------------- */
+/* ---- a template of the size of published ones ----------------------------------------------------------------------
+ * */
 
 /* K2-Horizon's format as a template: the goldens again, through the engine. */
 static void goldens_by_template(void **state)
