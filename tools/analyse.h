@@ -1,6 +1,6 @@
 /*
- * For tools/check_static.sh, which puts this before every file: analysers see one file at a time, and do not know that the
- * functions which report a fault never return BT_OK. Their definitions assert it.
+ * For tools/check_static.sh, which puts this before every file: analysers see one file at a time, and do not know that
+ * the functions which report a fault never return BT_OK. Their definitions assert it.
  */
 #ifndef TOOLS_ANALYSE_H
 #define TOOLS_ANALYSE_H

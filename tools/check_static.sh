@@ -53,7 +53,8 @@ run_clang() {
 export -f told sets run_gcc run_clang
 
 run_cppcheck() {
-    cppcheck --quiet --std=c11 --enable=warning,portability,performance --suppress=incorrectLogicOperator --suppress=preprocessorErrorDirective \
+    cppcheck --quiet --std=c11 --enable=warning,portability,performance --suppress=incorrectLogicOperator \
+        --suppress=preprocessorErrorDirective \
         -j "$(nproc)" -D_GNU_SOURCE -DBT_TEST_BUILD=1 -D__linux__ -D__x86_64__ -D__BYTE_ORDER__=1 -D__ORDER_LITTLE_ENDIAN__=1 \
         -Iinclude -Isrc --template='{file} {id} {line} {message}' "$@" 2>&1 | sed -nE '/^src[^ ]* [A-Za-z]+ [0-9]+ /p'
 }
