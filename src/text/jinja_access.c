@@ -67,7 +67,7 @@ static bt_jv sequence_index(bt_jx *x, bt_jv self, const bt_jargs *a)
     if (a->n > 2 && !bt_jarg_position(x, "index", a->v[2], n, &to)) return bt_jv_of(JV_FAIL);
     for (size_t i = from; i < to && i < n; i++) {
         bt_jv item = self.kind == JV_RANGE ? bt_jrange_item(self.range, i, false) : self.list->items[i];
-        bool equal = bt_jv_equal(x, item, a->v[0]);
+        bool equal = bt_jx_charge(x, 0) && bt_jv_equal(x, item, a->v[0]);
         if (x->failed) return bt_jv_of(JV_FAIL);
         if (equal) return bt_jv_int((int64_t)i, self.message || a->v[0].message);
     }

@@ -148,7 +148,7 @@ static bt_jv filter_wordcount(bt_jx *x, bt_jv v, const bt_jargs *a)
 {
     if (!none_given(x, a, "wordcount")) return bt_jv_of(JV_FAIL);
     v = bt_jv_str(x, v);
-    if (bt_failed(v) || !bt_jx_charge(x, v.s->size)) return bt_jv_of(JV_FAIL);
+    if (bt_failed(v) || !bt_jx_charge_scan(x, v.s)) return bt_jv_of(JV_FAIL);
     int64_t words = 0;
     bool inside = false;
     for (size_t at = 0, n; at < v.s->size; at += n) {

@@ -184,7 +184,7 @@ static bool is_alnum(uint32_t c)
 
 static bt_jv all_are(bt_jx *x, bt_jv self, const bt_jargs *a, const char *what, bool (*is)(uint32_t), bool if_empty)
 {
-    if (!bt_jargs_positional(x, a, what, 0, 0)) return bt_jv_of(JV_FAIL);
+    if (!bt_jargs_positional(x, a, what, 0, 0) || !bt_jx_charge_scan(x, self.s)) return bt_jv_of(JV_FAIL);
     bool all = if_empty || self.s->size > 0;
     for (size_t at = 0, length; at < self.s->size && all; at += length) all = is(char_at(self.s, at, &length));
     return bt_jv_bool(all, self.message);
@@ -248,19 +248,19 @@ bool bt_js_is_case(const bt_js *s, bool upper)
 
 static bt_jv str_isupper(bt_jx *x, bt_jv self, const bt_jargs *a)
 {
-    if (!bt_jargs_positional(x, a, "isupper", 0, 0)) return bt_jv_of(JV_FAIL);
+    if (!bt_jargs_positional(x, a, "isupper", 0, 0) || !bt_jx_charge_scan(x, self.s)) return bt_jv_of(JV_FAIL);
     return bt_jv_bool(bt_js_is_case(self.s, true), self.message);
 }
 
 static bt_jv str_islower(bt_jx *x, bt_jv self, const bt_jargs *a)
 {
-    if (!bt_jargs_positional(x, a, "islower", 0, 0)) return bt_jv_of(JV_FAIL);
+    if (!bt_jargs_positional(x, a, "islower", 0, 0) || !bt_jx_charge_scan(x, self.s)) return bt_jv_of(JV_FAIL);
     return bt_jv_bool(bt_js_is_case(self.s, false), self.message);
 }
 
 static bt_jv str_istitle(bt_jx *x, bt_jv self, const bt_jargs *a)
 {
-    if (!bt_jargs_positional(x, a, "istitle", 0, 0)) return bt_jv_of(JV_FAIL);
+    if (!bt_jargs_positional(x, a, "istitle", 0, 0) || !bt_jx_charge_scan(x, self.s)) return bt_jv_of(JV_FAIL);
     bool cased = false, after_cased = false, good = true;
     for (size_t at = 0, length; at < self.s->size && good; at += length) {
         uint32_t c = char_at(self.s, at, &length);
@@ -429,7 +429,10 @@ static bt_jv str_count(bt_jx *x, bt_jv self, const bt_jargs *a)
     if (sub->size == 0 && valid) {
         n = (int64_t)bt_js_length(&part) + 1;
     } else if (valid) {
-        for (size_t at = 0; (at = bt_js_find(&part, at, sub)) != SIZE_MAX; at += sub->size) n++;
+        for (size_t at = 0; (at = bt_js_find(&part, at, sub)) != SIZE_MAX; at += sub->size) {
+            if (!bt_jx_charge(x, 0)) return bt_jv_of(JV_FAIL);
+            n++;
+        }
     }
     return bt_jv_int(n, self.message || bt_jargs_message(a));
 }

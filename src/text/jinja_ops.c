@@ -208,7 +208,7 @@ static bool equal_lists(bt_jx *x, const bt_jlist *a, const bt_jlist *b)
 {
     if (a->n != b->n) return false;
     for (size_t i = 0; i < a->n; i++) {
-        if (!bt_jv_equal(x, a->items[i], b->items[i])) return false;
+        if (!bt_jx_charge(x, 0) || !bt_jv_equal(x, a->items[i], b->items[i])) return false;
     }
     return true;
 }
@@ -280,7 +280,7 @@ static int order_lists(bt_jx *x, const char *op, const bt_jlist *a, const bt_jli
 {
     size_t n = a->n < b->n ? a->n : b->n;
     for (size_t i = 0; i < n; i++) {
-        bool equal = bt_jv_equal(x, a->items[i], b->items[i]);
+        bool equal = bt_jx_charge(x, 0) && bt_jv_equal(x, a->items[i], b->items[i]);
         if (x->failed) return 2;
         if (!equal) return bt_jv_order(x, op, a->items[i], b->items[i]);
     }

@@ -70,6 +70,12 @@ bool bt_jx_charge(bt_jx *x, size_t work)
     return false;
 }
 
+/* A character decoded and looked up costs what many bytes compared do. */
+bool bt_jx_charge_scan(bt_jx *x, const bt_js *s)
+{
+    return bt_jx_charge(x, s->size > SIZE_MAX / 16 ? SIZE_MAX : s->size * 16);
+}
+
 bool bt_jx_enter(bt_jx *x)
 {
     if (x->failed) return false;

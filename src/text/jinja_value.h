@@ -228,6 +228,7 @@ bt_jv bt_jx_fail_status(bt_jx *x, bt_status status, const char *format, ...) __a
 bt_jv bt_jx_fail_undefined(bt_jx *x, bt_jv v);          /* what using an undefined value says */
 void *bt_jx_alloc(bt_jx *x, size_t count, size_t size); /* zeroed; NULL after failing */
 bool bt_jx_charge(bt_jx *x, size_t work);               /* counts one step and one more per 64 of work */
+bool bt_jx_charge_scan(bt_jx *x, const bt_js *s);       /* the work of looking up every character of s */
 bool bt_jx_enter(bt_jx *x);                             /* one level of recursion deeper; pair with leave */
 void bt_jx_leave(bt_jx *x);
 

@@ -191,6 +191,15 @@ static void test_work(void **state)
         "{% for i in range(99999) %}{{ 'b' in s }}{% endfor %}",
         "{% for i in range(99999) %}{{ s == s ~ '' }}{% endfor %}",
         "{% for i in range(99999) %}{{ s.split('b')|length }}{% endfor %}",
+        "{% for i in range(999) %}{{ s.isalpha() }}{% endfor %}",
+        "{% for i in range(999) %}{{ s.islower() }}{% endfor %}",
+        "{% for i in range(999) %}{{ s is lower }}{% endfor %}",
+        "{% for i in range(999) %}{{ ('A' ~ s).istitle() }}{% endfor %}",
+        "{% for i in range(999) %}{{ s|wordcount }}{% endfor %}",
+        "{% for i in range(99) %}{{ s.count('a') }}{% endfor %}",
+        "{% set l = range(9999)|list %}{% for i in range(999) %}{{ l == l }}{% endfor %}",
+        "{% set l = range(9999)|list %}{% for i in range(999) %}{{ l < l }}{% endfor %}",
+        "{% set l = range(9999)|list %}{% for i in range(999) %}{{ l.index(9998) }}{% endfor %}",
     };
     for (size_t i = 0; i < sizeof x / sizeof *x; i++) check_bound(x[i], context, &o, "");
     free(context);
