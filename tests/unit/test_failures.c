@@ -20,6 +20,7 @@
 #include "base/io.h"
 #include "base/pool.h"
 #include "session/engine.h"
+#include "tool/synth.h"
 
 #ifdef BT_TEST_BUILD
 
@@ -493,6 +494,45 @@ static void threads_fail(void **state)
     drop_world(&w);
 }
 
+/* A checkpoint that could not be written whole is not there at all, and no half of it either. */
+static void checkpoint_writes_fail(void **state)
+{
+    (void)state;
+    char *top = unit_make_folder(), out[4100];
+    (void)snprintf(out, sizeof out, "%.4000s/made", top);
+    const bt_preset *preset = NULL;
+    assert_int_equal(bt_preset_find("k2-mova-tiny", &preset, NULL), BT_OK);
+    const bt_synth_options o = {
+        .folder = out, .preset = preset, .choice = {.n_layers = 1, .n_experts = 4}, .n_threads = 1};
+    holdings before = hold();
+    for (int fault = BT_IO_ERROR; fault <= BT_IO_SHORT; fault++) {
+        bool failed = true;
+        long n = 0;
+        for (; failed; n += 1 + n / 8) { /* the first ones each, later ones ever more thinly */
+            bt_error e = {.status = BT_OK};
+            bt_synth_report r;
+            assert_true(n < N_FAULTS_MAX);
+            bt_io_fail_after(n, (bt_io_fault)fault);
+            bt_status st = bt_synth(&o, &r, &e);
+            failed = bt_io_has_failed();
+            bt_io_fail_after(-1, BT_IO_ERROR);
+            if (fault == BT_IO_SHORT || !failed) unit_ok(st, &e);
+            if (st != BT_OK) {
+                assert_int_equal(st, BT_ERR_IO);
+                assert_non_null(strstr(e.message, top));
+                assert_int_equal(count_entries(top), 2); /* "." and ".." */
+            } else {
+                unit_remove_folder(out);
+            }
+            expect_held(&before, "call", n);
+        }
+        print_message("synth: %ld calls\n", n);
+        assert_true(n > 20);
+    }
+    unit_remove_folder(top);
+    free(top);
+}
+
 /* ---- the tests are tested ---------------------------------------------------------------------------------------- */
 
 /* Runs fn in a process of its own, its stderr to `text` [4096]; how it ended. */
@@ -625,6 +665,7 @@ int main(void)
         cmocka_unit_test(allocations_fail),
         cmocka_unit_test(calls_fail),
         cmocka_unit_test(threads_fail),
+        cmocka_unit_test(checkpoint_writes_fail),
         cmocka_unit_test(planted_unchecked_allocation_is_found),
         cmocka_unit_test(planted_allocation_in_a_step_aborts),
     };
