@@ -22,6 +22,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/resource.h>
 
 #include "base/arena.h"
 #include "base/file.h"
@@ -378,6 +379,61 @@ static void config_and_index_bits_flipped(void **state)
     flip_bits("k2-mova-fp8", "model.safetensors.index.json", N_FLIPS);
 }
 
+/* A file that may be left out is not left out because its link leads nowhere. */
+static void dangling_links_are_refused(void **state)
+{
+    (void)state;
+    victim v;
+    bt_error e = {.status = BT_OK};
+    bt_model *m = NULL;
+    bt_tokenizer *t = NULL;
+    make_victim(&v, "own-llama", "generation_config.json");
+    assert_int_equal(unlink(v.path), 0);
+    unit_ok(bt_model_open(v.folder, NULL, &m, &e), &e); /* absent is fine */
+    bt_model_close(m);
+    m = NULL;
+    assert_int_equal(symlink("nowhere", v.path), 0);
+    assert_int_equal(bt_model_open(v.folder, NULL, &m, &e), BT_ERR_IO);
+    assert_null(m);
+    assert_non_null(strstr(e.message, "generation_config.json is a link that leads nowhere"));
+    char path[4400];
+    size_t size;
+    char *json = read_whole("tests/data/tokenizers/tiny/tokenizer.json", &size);
+    unit_write_file(v.folder, "tokenizer.json", json, size);
+    unit_ok(bt_tokenizer_open(v.folder, &t, &e), &e);
+    bt_tokenizer_close(t);
+    (void)snprintf(path, sizeof path, "%.4000s/tokenizer_config.json", v.folder);
+    assert_int_equal(symlink("nowhere", path), 0);
+    assert_int_equal(bt_tokenizer_open(v.folder, &t, &e), BT_ERR_IO);
+    assert_non_null(strstr(e.message, "tokenizer_config.json is a link that leads nowhere"));
+    bt_free(json);
+    drop_victim(&v);
+}
+
+/* A kilobyte of config can ask for 200 million tensors. That takes no memory to refuse. */
+static void endless_lists_are_refused(void **state)
+{
+    (void)state;
+    static const char config[] =
+        "{\"architectures\": [\"K2HorizonForCausalLM\"], \"vocab_size\": 96, \"hidden_size\": 40,"
+        "\"intermediate_size\": 56, \"num_hidden_layers\": 1024, \"num_attention_heads\": 4, \"head_dim\": 8,"
+        "\"num_key_value_heads\": 4, \"max_position_embeddings\": 64, \"num_experts\": 65536,"
+        "\"num_experts_per_tok\": 1, \"moe_intermediate_size\": 8, \"mlp_only_layers\": []}";
+    victim v;
+    bt_error e = {.status = BT_OK};
+    bt_model *m = NULL;
+    struct rusage before, after;
+    make_victim(&v, "own-moe-top1", "config.json");
+    unit_write_file(v.folder, "config.json", config, sizeof config - 1);
+    assert_int_equal(getrusage(RUSAGE_SELF, &before), 0);
+    assert_int_equal(bt_model_open(v.folder, NULL, &m, &e), BT_ERR_FORMAT);
+    assert_int_equal(getrusage(RUSAGE_SELF, &after), 0);
+    assert_null(m);
+    assert_non_null(strstr(e.message, "config.json: it asks for more than"));
+    assert_true(after.ru_maxrss - before.ru_maxrss < 64 * 1024); /* kilobytes */
+    drop_victim(&v);
+}
+
 /* ---- tokenizers ---------------------------------------------------------------------------------------------------
  * */
 
@@ -533,6 +589,8 @@ int main(void)
         cmocka_unit_test(every_stored_file_cut),
         cmocka_unit_test(header_bits_flipped),
         cmocka_unit_test(config_and_index_bits_flipped),
+        cmocka_unit_test(dangling_links_are_refused),
+        cmocka_unit_test(endless_lists_are_refused),
         cmocka_unit_test(tokenizer_damaged),
         cmocka_unit_test(fixture_tokenizer_damaged),
     };
