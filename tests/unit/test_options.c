@@ -234,6 +234,10 @@ static void numbers_are_strict(void **state)
         assert_true(o.values[BT_OPT_TEMPERATURE].real == good[i].value);
         bt_options_free(&o);
     }
+    ACCEPT("run", "--top-k", "2147483648"); /* C37: above any vocabulary is off, not wrong */
+    assert_true(o.values[BT_OPT_TOP_K].integer == 2147483648);
+    bt_options_free(&o);
+    REFUSE("--top-k is '", "run", "--top-k", "1000000000000001");
     REFUSE("from 0 to 1", "run", "--top-p", "1.5");
     REFUSE("from 0 to 1", "run", "--min-p", "2");
     REFUSE("from 0.001 to 1000", "run", "--repetition-penalty", "0");
