@@ -19,6 +19,7 @@ static const struct {
     [BT_F16] = {"F16", 16},
     [BT_BF16] = {"BF16", 16},
     [BT_F8_E4M3] = {"F8_E4M3", 8},
+    [BT_MXFP4] = {"MXFP4", 4},
     [BT_F64] = {"F64", 64},
     [BT_F8_E5M2] = {"F8_E5M2", 8},
     [BT_F8_E8M0] = {"F8_E8M0", 8},
@@ -49,6 +50,7 @@ const char *bt_dtype_name(bt_dtype t)
 bt_dtype bt_dtype_parse(const char *s, size_t n)
 {
     for (unsigned t = 0; t < BT_DTYPE_UNKNOWN; t++) {
+        if (t == BT_MXFP4) continue; /* a view of two tensors, which no header names */
         if (strlen(dtypes[t].name) == n && memcmp(dtypes[t].name, s, n) == 0) return (bt_dtype)t;
     }
     return BT_DTYPE_UNKNOWN;
@@ -99,6 +101,19 @@ float bt_f8_e4m3_to_f32(uint8_t c)
         return sign != 0 ? -x : x;
     }
     return float_of(sign | (exponent + 120) << 23 | mantissa << 20);
+}
+
+float bt_e2m1_to_f32(uint8_t code)
+{
+    static const float values[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+    float x = values[code & 7u];
+    return (code & 8u) != 0 ? -x : x;
+}
+
+float bt_e8m0_to_f32(uint8_t c)
+{
+    if (c == 255) return float_of(0x7fc00000u);
+    return c == 0 ? 0x1p-127f : float_of((uint32_t)c << 23);
 }
 
 uint16_t bt_f32_to_bf16(float x)

@@ -47,12 +47,14 @@ typedef struct bt_attn {
     const float *const *q;  /* [n_q] pointers to [head_dim] */
     const uint32_t *n_keys; /* [n_q], each <= BT_ATTN_TILE */
     size_t n_q;
-    const void *k, *v; /* [max n_keys][head_dim], contiguous, of kv_dtype */
+    const void *k, *v; /* [max n_keys][head_dim] and [max n_keys][v_dim] of kv_dtype */
     bt_dtype kv_dtype; /* BT_F32, BT_BF16 or BT_F16 */
     size_t head_dim;
+    size_t v_dim;              /* at most head_dim; values may be a part of the keys' rows (MLA's latent) */
+    size_t k_stride, v_stride; /* elements from a row to the next */
     float scale;
     float *m, *l; /* [n_q] */
-    float *acc;   /* [n_q][head_dim] */
+    float *acc;   /* [n_q][v_dim] */
     void *scratch;
 } bt_attn;
 
@@ -73,11 +75,41 @@ typedef struct bt_route {
     bt_score_kind score;
     bool renormalise;
     float scale;
-    int32_t force;  /* >= 0: this expert is ranked first whatever its score (ablation); -1: none */
-    int32_t *ids;   /* [k] */
-    float *weights; /* [k] */
-    float *scratch; /* [2 n] */
+    uint32_t n_groups;        /* > 1: n / n_groups neighbours are a group, and only experts of the n_active_groups */
+    uint32_t n_active_groups; /* groups compete whose two best ranks sum highest; ties to the lower group */
+    int32_t force;            /* >= 0: this expert is ranked first whatever its score (ablation); -1: none */
+    int32_t *ids;             /* [k] */
+    float *weights;           /* [k] */
+    float *scratch;           /* [2 n] */
 } bt_route;
+
+/* The gated delta rule (docs/kimi_k3.md, c.4) of one head for n_rows successive tokens, value rows [0, n_values). Row t
+ * of x is x + t * x_stride, in floats. For each t in order, for each value row s of the state:
+ *   s *= decay;  d = beta * (v - dot(s, k));  s += d * k;  o = dot(s, q)
+ * Value rows are independent: a head may be cut between them. */
+typedef struct bt_kda {
+    float *state;                                      /* [n_values][key_dim]: keys contiguous; read and written */
+    const float *q, *k, *decay;                        /* [key_dim]; q and k normalised, q scaled, decay = exp(g) */
+    const float *v;                                    /* [n_values] */
+    const float *beta;                                 /* [1] */
+    float *o;                                          /* [n_values] */
+    size_t qk_stride, v_stride, beta_stride, o_stride; /* qk_stride is decay's too */
+    size_t n_rows, key_dim, n_values;
+} bt_kda;
+
+/* Causal depthwise convolution and SiLU (docs/kimi_k3.md, c.4) of n channels for n_rows successive tokens:
+ *   y_t = silu(sum_j taps[j] * x_(t - n_taps + 1 + j)), j ascending; rows before the first are the tail's.
+ * Afterwards the tail holds the last n_taps - 1 inputs. y is not x. */
+typedef struct bt_conv {
+    float *y;
+    const float *x;
+    float *tail;       /* [n_taps - 1] rows of [n], oldest first */
+    const float *taps; /* [n_taps] rows of [n]: the last one meets the current token */
+    size_t y_stride, x_stride, tail_stride, taps_stride; /* in floats */
+    size_t n_taps, n_rows, n;                            /* n_taps <= BT_CONV_TAPS_MAX */
+} bt_conv;
+
+#define BT_CONV_TAPS_MAX 16u
 
 typedef struct bt_kernels {
     bt_cpu_level level; /* of the highest file that overwrote an entry */
@@ -102,13 +134,33 @@ typedef struct bt_kernels {
     void (*act_mul)(float *y, const float *g, const float *u, size_t n,
                     bt_act_kind kind); /* y = act(g) * u; y may be g or u */
 
+    /* y = beta tanh(g / beta) sigmoid(g) * linear_beta tanh(u / linear_beta); linear_beta 0: times u itself. The sigmoid
+     * sees the uncapped gate (docs/kimi_k3.md, c.3). y may be g or u. */
+    void (*situ_mul)(float *y, const float *g, const float *u, size_t n, float beta, float linear_beta);
+
     void (*route)(const bt_route *r);
+
+    /* y[t][c - c0] = sum_i x[t][i] * w[i][c] for t in [0, n_x), c in [c0, c1), i ascending over all rows: a product with
+     * the transpose, of weights without scales. a->add is honoured, x_rows and y_rows too. scratch needed. */
+    void (*linear_t[BT_N_WEIGHT_DTYPES])(const bt_linear *a, size_t c0, size_t c1);
+
+    void (*conv_silu)(const bt_conv *a);
+    /* y = x * scale / sqrt(sum x^2 + eps); squares are summed in f64. y may be x. */
+    void (*l2_norm)(float *y, const float *x, size_t n, float scale, float eps);
+    /* y = exp(g) with g = lower * sigmoid(rate * (z + bias)) where lower < 0, else g = -rate * softplus(z + bias).
+     * y may be z. */
+    void (*kda_decay)(float *y, const float *z, const float *bias, size_t n, float rate, float lower);
+    void (*kda)(const bt_kda *a);
+    /* Attention over depth (docs/kimi_k3.md, c.2): s_i = dot(v_i, u) / sqrt(mean(v_i^2) + eps) of n_sources vectors v_i
+     * = sources + i * stride; y = sum_i softmax(s)_i v_i, i ascending. Both sums of s_i in f64. y is none of them. */
+    void (*res_mix)(float *y, const float *sources, size_t stride, size_t n_sources, const float *u, size_t n,
+                    float eps);
 
     void (*attn_tile)(const bt_attn *a);
     /* Merges partial (m2, l2, acc2) into (m, l, acc); l2 == 0 changes nothing, l == 0 copies. */
-    void (*attn_merge)(float *m, float *l, float *acc, float m2, float l2, const float *acc2, size_t head_dim);
+    void (*attn_merge)(float *m, float *l, float *acc, float m2, float l2, const float *acc2, size_t v_dim);
     /* y = acc / l */
-    void (*attn_finish)(float *y, const float *acc, float l, size_t head_dim);
+    void (*attn_finish)(float *y, const float *acc, float l, size_t v_dim);
 } bt_kernels;
 
 /* The best table for `level` on the machine that called bt_cpu_detect; level must not exceed what that returned. */

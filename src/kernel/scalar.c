@@ -180,7 +180,7 @@ static float scale_of(const bt_view *w, size_t row, size_t col)
     size_t per_row = (w->n_cols + BT_SCALE_BLOCK - 1) / BT_SCALE_BLOCK;
     size_t i = row / BT_SCALE_BLOCK * per_row + col / BT_SCALE_BLOCK;
     const char *p = w->scale;
-    float s;
+    float s = 0;
     widen_any(&s, p + i * (w->scale_dtype == BT_F32 ? 4 : 2), 1, (bt_dtype)w->scale_dtype);
     return s;
 }
@@ -388,7 +388,7 @@ static void attn_finish(float *y, const float *acc, float l, size_t head_dim)
 void bt_kernels_add_scalar(bt_kernels *k)
 {
     k->level = BT_CPU_SCALAR;
-    for (size_t t = 0; t < BT_N_WEIGHT_DTYPES; t++) k->linear[t] = linear;
+    for (size_t t = 0; t <= BT_F8_E4M3; t++) k->linear[t] = linear;
     k->widen[BT_F32] = widen_f32;
     k->widen[BT_F16] = widen_f16;
     k->widen[BT_BF16] = widen_bf16;

@@ -26,6 +26,12 @@ const char *bt_op_name(bt_op_kind kind)
         [BT_OP_MOE_DOWN_SUM] = "moe_down_sum",
         [BT_OP_MOE_VALUES] = "moe_values",
         [BT_OP_SELECT_ROWS] = "select_rows",
+        [BT_OP_CONV_SILU] = "conv_silu",
+        [BT_OP_KDA_GATES] = "kda_gates",
+        [BT_OP_KDA_STEP] = "kda_step",
+        [BT_OP_MLA_ABSORB] = "mla_absorb",
+        [BT_OP_MLA_VALUES] = "mla_values",
+        [BT_OP_RES_MIX] = "res_mix",
     };
     assert(kind < BT_N_OPS);
     return names[kind];
@@ -192,6 +198,7 @@ void bt_op_attention(bt_tape_builder *b, bt_act y, bt_act q, uint32_t k, uint32_
                                                .v = v,
                                                .n_heads = (uint32_t)n_heads,
                                                .head_dim = (uint32_t)head_dim,
+                                               .v_dim = (uint32_t)head_dim,
                                                .scale = (float)scale}});
 }
 
@@ -289,7 +296,8 @@ void bt_op_moe_down_sum(bt_tape_builder *b, bt_act y, bt_act h, bt_routes routes
                                                   .routes = routes,
                                                   .down = down,
                                                   .stride = stride,
-                                                  .n_experts = (uint32_t)n_experts}});
+                                                  .n_experts = (uint32_t)n_experts,
+                                                  .add = true}});
 }
 
 void bt_op_moe_values(bt_tape_builder *b, bt_act y, bt_act x, bt_routes routes, uint32_t first, uint32_t stride,

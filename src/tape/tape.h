@@ -58,14 +58,20 @@ typedef enum bt_op_kind {
     BT_OP_ACT_MUL,      /* y = act(g) * u */
     BT_OP_ROUTE,        /* router logits -> routes */
     BT_OP_MOE_UP_GATE,  /* h[s] = silu(Wgate_e x) * (Wup_e x) for each selected e = ids[s] */
-    BT_OP_MOE_DOWN_SUM, /* y += sum_s weights[s] * (Wdown_e h[s]), in order of s, then + shared */
+    BT_OP_MOE_DOWN_SUM, /* y (+)= sum_s weights[s] * (Wdown_e h[s]), in order of s, then + shared */
     BT_OP_MOE_VALUES,   /* y = sum_s weights[s] * silu(W_e x), in order of s */
     BT_OP_SELECT_ROWS,  /* y (logits space) = rows of x that want logits */
+    BT_OP_CONV_SILU,    /* y = silu of a causal depthwise convolution of x, whose tail is a state */
+    BT_OP_KDA_GATES,    /* q, k of unit length, q scaled; decay = exp(gate of decay); beta = sigmoid(beta) */
+    BT_OP_KDA_STEP,     /* the gated delta rule over the rows of each segment */
+    BT_OP_MLA_ABSORB,   /* y_h = (W_h^T of q_h's first part, q_h's rest): queries of the latent space */
+    BT_OP_MLA_VALUES,   /* y_h = W_h x_h: values out of the latent space */
+    BT_OP_RES_MIX,      /* y = attention over depth: a softmax-weighted sum of earlier streams */
     BT_N_OPS,
 } bt_op_kind;
 
 /* Elementwise functions and router scores; the values are those of the kernel table's enums. */
-typedef enum bt_fn { BT_FN_SIGMOID, BT_FN_SILU, BT_FN_SOFTPLUS2 } bt_fn;
+typedef enum bt_fn { BT_FN_SIGMOID, BT_FN_SILU, BT_FN_SOFTPLUS2, BT_FN_SITU } bt_fn; /* SITU: with a bt_situ */
 typedef enum bt_router { BT_ROUTER_SOFTMAX, BT_ROUTER_SIGMOID } bt_router;
 
 /* What bytes read from weights are counted as (the benchmark's classes). */
@@ -81,6 +87,11 @@ typedef enum bt_class {
     BT_CLASS_HEAD,
     BT_N_CLASSES,
 } bt_class;
+
+/* The caps of SiTU: beta tanh(g / beta) sigmoid(g) * linear_beta tanh(u / linear_beta); linear_beta 0: u uncapped. */
+typedef struct bt_situ {
+    float beta, linear_beta;
+} bt_situ;
 
 typedef struct bt_op {
     uint8_t kind;  /* bt_op_kind */
@@ -118,6 +129,7 @@ typedef struct bt_op {
             bt_act y, q;   /* [n_heads * head_dim] */
             uint32_t k, v; /* states; a strip per KV head; query head h reads strip h / (n_heads / n_strips) */
             uint32_t n_heads, head_dim;
+            uint32_t v_dim; /* y: [n_heads * v_dim]; below head_dim, v is k, whose rows begin with the values */
             float scale;
         } attention;
         struct {
@@ -127,6 +139,7 @@ typedef struct bt_op {
         struct {
             bt_act y, g, u;
             uint32_t act;
+            bt_situ situ;
         } act_mul;
         struct {
             bt_routes routes;
@@ -135,18 +148,21 @@ typedef struct bt_op {
             uint32_t score; /* bt_router */
             bool renormalise;
             float scale;
-            int32_t force; /* -1 */
+            uint32_t n_groups, n_active_groups; /* n_groups <= 1: none */
+            int32_t force;                      /* -1 */
         } route;
         struct {
             bt_act h, x; /* h: [k * width], slot s at s * width */
             bt_routes routes;
             uint32_t gate, up, stride, n_experts; /* expert e: weights gate + e * stride, up + e * stride */
             uint32_t act;
+            bt_situ situ;
         } moe_up_gate;
         struct {
             bt_act y, h, shared; /* shared.width 0: none */
             bt_routes routes;
             uint32_t down, stride, n_experts;
+            bool add; /* y += */
         } moe_down_sum;
         struct {
             bt_act y, x;
@@ -157,6 +173,34 @@ typedef struct bt_op {
         struct {
             bt_act y, x;
         } select_rows;
+        struct {
+            bt_act y, x;     /* [n] */
+            uint32_t weight; /* [n, n_taps] */
+            uint32_t tail;   /* fixed state [n_taps - 1][n] */
+        } conv_silu;
+        struct {
+            bt_act q, k, decay, beta; /* [n_heads * key_dim] in place; beta: [n_heads] */
+            uint32_t bias, rate;      /* weights: vector [n_heads * key_dim]; its first n_heads are log rates */
+            uint32_t n_heads;
+            float lower; /* the decay's lower bound, below 0; 0: none, the softplus form */
+        } kda_gates;
+        struct {
+            bt_act y, q, k, v, decay, beta; /* y, v: [n_heads * value_dim] */
+            uint32_t state;                 /* fixed [n_heads][value_dim * key_dim] */
+            uint32_t n_heads;
+        } kda_step;
+        struct {
+            bt_act y, x;     /* absorb: [n_heads * (latent + rest)], [n_heads * (nope + rest)];
+                                values: [n_heads * v_dim], [n_heads * latent] */
+            uint32_t weight; /* [n_heads * (nope + v_dim), latent] */
+            uint32_t n_heads, nope, rest, v_dim;
+        } mla;
+        struct {
+            bt_act y, sources;   /* sources: n_sources vectors of y's width, `stride` words apart */
+            uint32_t norm, proj; /* weights: vectors [width], or proj a matrix of one row */
+            uint32_t n_sources, stride;
+            float eps;
+        } res_mix;
     } u;
 } bt_op;
 
@@ -208,8 +252,11 @@ bt_act bt_tape_act(bt_tape_builder *b, bt_space space, size_t width); /* f32 */
 bt_routes bt_tape_routes(bt_tape_builder *b, size_t k);
 uint32_t bt_tape_positions(bt_tape_builder *b, size_t n_strips, size_t width);  /* a per-position state of kv_dtype */
 uint32_t bt_tape_constants(bt_tape_builder *b, const double *values, size_t n); /* copied */
-void bt_tape_layer(bt_tape_builder *b, int layer);                              /* of the ops that follow; -1: none */
-void bt_tape_head(bt_tape_builder *b);                                          /* ops that follow are the head */
+uint32_t bt_tape_fixed(bt_tape_builder *b, size_t n_strips, size_t width);      /* a state of f32, not per position */
+/* Columns [begin, begin + width) of an activation as one of their own; begin is a multiple of 16. */
+bt_act bt_tape_part(bt_act a, size_t begin, size_t width);
+void bt_tape_layer(bt_tape_builder *b, int layer); /* of the ops that follow; -1: none */
+void bt_tape_head(bt_tape_builder *b);             /* ops that follow are the head */
 
 void bt_op_embed(bt_tape_builder *b, bt_act y, uint32_t weight);
 void bt_op_rms_norm(bt_tape_builder *b, bt_act y, bt_act x, uint32_t weight, size_t n_groups, double eps);
@@ -228,15 +275,39 @@ typedef struct bt_route_spec {
     bool renormalise;
     double scale;
     int32_t force;
+    uint32_t n_groups, n_active_groups; /* n_groups <= 1: none */
 } bt_route_spec;
 void bt_op_route(bt_tape_builder *b, bt_routes routes, bt_act logits, const bt_route_spec *spec);
 void bt_op_moe_up_gate(bt_tape_builder *b, bt_act h, bt_act x, bt_routes routes, uint32_t gate, uint32_t up,
                        uint32_t stride, size_t n_experts, uint32_t act);
 void bt_op_moe_down_sum(bt_tape_builder *b, bt_act y, bt_act h, bt_routes routes, uint32_t down, uint32_t stride,
                         size_t n_experts, const bt_act *shared); /* shared NULL: none */
+/* As the two above, with SiTU; and a sum that starts afresh. */
+void bt_op_situ_mul(bt_tape_builder *b, bt_act y, bt_act g, bt_act u, bt_situ situ);
+void bt_op_moe_up_situ(bt_tape_builder *b, bt_act h, bt_act x, bt_routes routes, uint32_t gate, uint32_t up,
+                       uint32_t stride, size_t n_experts, bt_situ situ);
+void bt_op_moe_down(bt_tape_builder *b, bt_act y, bt_act h, bt_routes routes, uint32_t down, uint32_t stride,
+                    size_t n_experts);
 void bt_op_moe_values(bt_tape_builder *b, bt_act y, bt_act x, bt_routes routes, uint32_t first, uint32_t stride,
                       size_t n_experts, uint32_t act);
 void bt_op_select_rows(bt_tape_builder *b, bt_act y, bt_act x);
+/* rms_norm of n_heads equal parts that share one weight [x.width / n_heads]. */
+void bt_op_rms_norm_heads(bt_tape_builder *b, bt_act y, bt_act x, uint32_t weight, size_t n_heads, double eps);
+void bt_op_conv_silu(bt_tape_builder *b, bt_act y, bt_act x, uint32_t weight, uint32_t tail);
+/* lower: of the bounded gate, below 0; 0: the softplus form. */
+void bt_op_kda_gates(bt_tape_builder *b, bt_act q, bt_act k, bt_act decay, bt_act beta, uint32_t bias, uint32_t rate,
+                     size_t n_heads, double lower);
+void bt_op_kda_step(bt_tape_builder *b, bt_act y, bt_act q, bt_act k, bt_act v, bt_act decay, bt_act beta,
+                    uint32_t state, size_t n_heads);
+void bt_op_mla_absorb(bt_tape_builder *b, bt_act y, bt_act q, uint32_t weight, size_t n_heads, size_t nope, size_t rest,
+                      size_t v_dim);
+/* Attention over a latent state of one strip [latent + rest], whose first `latent` values are the values. */
+void bt_op_mla_attention(bt_tape_builder *b, bt_act y, bt_act q, uint32_t state, size_t n_heads, size_t latent,
+                         double scale);
+void bt_op_mla_values(bt_tape_builder *b, bt_act y, bt_act x, uint32_t weight, size_t n_heads, size_t nope,
+                      size_t v_dim);
+void bt_op_res_mix(bt_tape_builder *b, bt_act y, bt_act sources, size_t n_sources, uint32_t norm, uint32_t proj,
+                   double eps);
 
 const char *bt_op_name(bt_op_kind kind);
 

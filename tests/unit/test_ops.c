@@ -18,7 +18,7 @@ static bt_limits limits_of(uint32_t max_rows, uint32_t context, uint32_t n_slots
 static void embed_reads_every_dtype(void **state)
 {
     (void)state;
-    for (bt_dtype d = BT_F32; d < BT_N_WEIGHT_DTYPES; d++) {
+    for (bt_dtype d = BT_F32; d <= BT_F8_E4M3; d++) {
         world w = {.seed = 1};
         uint32_t table = world_linear(&w, 300, 150, d);
         bt_limits limits = limits_of(5, 8, 1, BT_F32);
@@ -97,7 +97,7 @@ static void linear_multiplies_every_dtype(void **state)
 {
     (void)state;
     static const uint32_t n_rows[] = {1, 2, 9, 40};
-    for (bt_dtype d = BT_F32; d < BT_N_WEIGHT_DTYPES; d++) {
+    for (bt_dtype d = BT_F32; d <= BT_F8_E4M3; d++) {
         world w = {.seed = 3};
         uint32_t weight = world_linear(&w, 300, 141, d);
         bt_limits limits = limits_of(40, 64, 1, BT_F32);
@@ -395,7 +395,7 @@ static void experts_are_routed_and_summed(void **state)
 {
     (void)state;
     static const uint32_t n_rows[N_SETTINGS] = {1, 1, MOE_ROWS, MOE_ROWS};
-    for (bt_dtype d = BT_F32; d < BT_N_WEIGHT_DTYPES; d++) {
+    for (bt_dtype d = BT_F32; d <= BT_F8_E4M3; d++) {
         moe m = {.gate = 0};
         moe_open(&m, d);
         for (uint32_t i = 0; i < N_SETTINGS; i++) {
