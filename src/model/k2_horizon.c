@@ -22,13 +22,8 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "model/model.h"
+#include "model/reader.h"
 #include "model/rope.h"
-
-#define K2_LAYERS_MAX   1024u
-#define K2_WIDTH_MAX    (1u << 20)
-#define K2_EXPERTS_MAX  65536u
-#define K2_HEAD_DIM_MAX 1024u /* what attention kernels hold */
 
 /* ---- shape ---------------------------------------------------------------------------------------------------------
  */
@@ -61,8 +56,7 @@ typedef struct k2_shape {
     bool *is_dense; /* [n_layers]: mlp_only_layers */
     k2_layer *layers;
     uint32_t embed, final_norm, head;
-    const char *defaults[32]; /* keys that were absent and took the family's documented default */
-    size_t n_defaults;
+    bt_defaults defaults;
     /* Faults planted on purpose, test build only; all zero otherwise. */
     struct {
         bool no_selection_bias, no_rope, no_qk_norm, no_gate, no_shared;
@@ -77,171 +71,93 @@ static bool k2_is_sparse(const k2_shape *s, size_t i)
 
 /* ---- config: every key, and what may be absent (docs/k2_horizon.md, a) ------------------------------------------- */
 
-typedef struct k2_reader {
-    bt_scope top;
-    k2_shape *s;
-    bt_status st; /* the first fault; later reads do nothing */
-    bt_error *e;
-} k2_reader;
-
-static void note_default(k2_reader *r, const char *key, bool found)
-{
-    if (found || r->st != BT_OK) return;
-    assert(r->s->n_defaults < sizeof r->s->defaults / sizeof *r->s->defaults);
-    r->s->defaults[r->s->n_defaults++] = key;
-}
-
-static size_t need(k2_reader *r, const char *key, uint64_t max)
-{
-    uint64_t v = 1;
-    if (r->st == BT_OK) r->st = bt_get_u64(r->top, key, 1, max, &v, NULL, r->e);
-    return (size_t)v;
-}
-
-static size_t count_or(k2_reader *r, const char *key, uint64_t fallback, uint64_t min, uint64_t max)
-{
-    uint64_t v = fallback;
-    bool found = false;
-    if (r->st == BT_OK) r->st = bt_get_u64(r->top, key, min, max, &v, &found, r->e);
-    if (r->st == BT_OK && v > max) /* the default, where others are smaller: eight experts a token, of four */
-        r->st =
-            bt_fail(r->e, BT_ERR_FORMAT, "%s: %s is missing, and its default %zu is more than the %zu possible here",
-                    r->s->file, key, (size_t)v, (size_t)max);
-    note_default(r, key, found);
-    return (size_t)v;
-}
-
-static bool flag_or(k2_reader *r, const char *key, bool fallback)
-{
-    bool v = fallback, found = false;
-    if (r->st == BT_OK) r->st = bt_get_bool(r->top, key, &v, &found, r->e);
-    note_default(r, key, found);
-    return v;
-}
-
-static double number_or(k2_reader *r, const char *key, double fallback)
-{
-    double v = fallback;
-    bool found = false;
-    if (r->st == BT_OK) r->st = bt_get_f64(r->top, key, &v, &found, r->e);
-    note_default(r, key, found);
-    if (r->st == BT_OK && !(v > 0 && v < 1e30)) {
-        r->st = bt_fail(r->e, BT_ERR_FORMAT, "%s: %s is %g, expected a number above 0", r->s->file, key, v);
-    }
-    return v;
-}
-
-static const char *string_or(k2_reader *r, const char *key, const char *fallback)
-{
-    const char *v = fallback;
-    bool found = false;
-    if (r->st == BT_OK) r->st = bt_get_string(r->top, key, &v, &found, r->e);
-    return v;
-}
-
-static void refuse(k2_reader *r, bool bad, const char *key, const char *why)
-{
-    if (r->st == BT_OK && bad) r->st = bt_fail(r->e, BT_ERR_UNSUPPORTED, "%s: %s %s", r->s->file, key, why);
-}
-
 /* mlp_only_layers decides; numbers past the last layer name nothing. Where it is absent, num_dense_layers (xLLM's alias
  * for the length of a leading run) stands in. */
-static void read_dense_layers(k2_reader *r)
+static void read_dense_layers(bt_reader *r, k2_shape *s)
 {
-    k2_shape *s = r->s;
     if (r->st != BT_OK) return;
     s->is_dense = bt_calloc(s->n_layers, sizeof *s->is_dense);
-    int32_t *list = bt_calloc(K2_LAYERS_MAX, sizeof *list);
+    int32_t *list = bt_calloc(BT_LAYERS_MAX, sizeof *list);
     size_t n = 0;
     if (s->is_dense == NULL || list == NULL) {
         r->st = bt_fail(r->e, BT_ERR_MEMORY, "no memory for %zu layers", s->n_layers);
     }
-    if (r->st == BT_OK) r->st = bt_get_ids(r->top, "mlp_only_layers", list, K2_LAYERS_MAX, &n, r->e);
+    if (r->st == BT_OK) r->st = bt_get_ids(r->scope, "mlp_only_layers", list, BT_LAYERS_MAX, &n, r->e);
     for (size_t i = 0; r->st == BT_OK && i < n; i++) {
         if ((size_t)list[i] < s->n_layers) s->is_dense[list[i]] = true;
     }
     bt_free(list);
-    const bt_json_node *given = bt_json_get(r->top.object, "mlp_only_layers");
+    const bt_json_node *given = bt_json_get(r->scope.object, "mlp_only_layers");
     if (r->st != BT_OK || (given != NULL && given->kind != BT_JSON_NULL)) return;
-    size_t leading = count_or(r, "num_dense_layers", 0, 0, K2_LAYERS_MAX);
+    size_t leading = bt_read_count(r, "num_dense_layers", 0, 0, BT_LAYERS_MAX);
     for (size_t i = 0; i < leading && i < s->n_layers; i++) s->is_dense[i] = true;
 }
 
-static void read_experts(k2_reader *r)
+static void read_experts(bt_reader *r, k2_shape *s)
 {
-    k2_shape *s = r->s;
-    s->n_experts = count_or(r, "num_experts", 0, 0, K2_EXPERTS_MAX);
-    s->n_values = count_or(r, "mova_num_experts", 0, 0, K2_EXPERTS_MAX);
-    read_dense_layers(r);
-    refuse(r, s->n_values > 0 && s->n_experts == 0, "mova_num_experts", "needs num_experts above 0");
+    s->n_experts = bt_read_count(r, "num_experts", 0, 0, BT_EXPERTS_MAX);
+    s->n_values = bt_read_count(r, "mova_num_experts", 0, 0, BT_EXPERTS_MAX);
+    read_dense_layers(r, s);
+    bt_read_refuse(r, s->n_values > 0 && s->n_experts == 0, "mova_num_experts", "needs num_experts above 0");
     if (r->st != BT_OK || s->n_experts == 0) return;
-    s->n_active = count_or(r, "num_experts_per_tok", 8, 1, s->n_experts);
-    s->expert_ffn = count_or(r, "moe_intermediate_size", 768, 1, K2_WIDTH_MAX);
-    s->n_shared = count_or(r, "num_shared_experts", 0, 0, 64);
-    s->sparse_step = count_or(r, "decoder_sparse_step", 1, 1, K2_LAYERS_MAX);
-    s->renormalise = flag_or(r, "norm_topk_prob", false);
-    s->router_bias = flag_or(r, "moe_gate_bias", false);
-    s->router_scale = number_or(r, "router_scaling_factor", 1.0);
-    const char *score = string_or(r, "router_score_func", "softmax");
+    s->n_active = bt_read_count(r, "num_experts_per_tok", 8, 1, s->n_experts);
+    s->expert_ffn = bt_read_count(r, "moe_intermediate_size", 768, 1, BT_WIDTH_MAX);
+    s->n_shared = bt_read_count(r, "num_shared_experts", 0, 0, 64);
+    s->sparse_step = bt_read_count(r, "decoder_sparse_step", 1, 1, BT_LAYERS_MAX);
+    s->renormalise = bt_read_flag(r, "norm_topk_prob", false);
+    s->router_bias = bt_read_flag(r, "moe_gate_bias", false);
+    s->router_scale = bt_read_number(r, "router_scaling_factor", 1.0);
+    const char *score = bt_read_string(r, "router_score_func", "softmax");
     s->sigmoid_router = strcmp(score, "sigmoid") == 0;
-    refuse(r, !s->sigmoid_router && strcmp(score, "softmax") != 0, "router_score_func",
-           "is neither softmax nor sigmoid");
-    if (s->n_values > 0) s->n_values_active = count_or(r, "mova_num_experts_per_tok", 0, 1, s->n_values);
-    refuse(r, s->n_values > 0 && s->n_values_active == 0, "mova_num_experts_per_tok", "is missing");
+    bt_read_refuse(r, !s->sigmoid_router && strcmp(score, "softmax") != 0, "router_score_func",
+                   "is neither softmax nor sigmoid");
+    if (s->n_values > 0) s->n_values_active = bt_read_count(r, "mova_num_experts_per_tok", 0, 1, s->n_values);
+    bt_read_refuse(r, s->n_values > 0 && s->n_values_active == 0, "mova_num_experts_per_tok", "is missing");
 }
 
-static void read_gate(k2_reader *r)
+static void read_gate(bt_reader *r, k2_shape *s)
 {
-    const char *gate = string_or(r, "attention_gate_func", NULL);
+    const char *gate = bt_read_string(r, "attention_gate_func", NULL);
     if (gate == NULL) return;
     if (strcmp(gate, "silu") == 0)
-        r->s->gate = K2_GATE_SILU;
+        s->gate = K2_GATE_SILU;
     else if (strcmp(gate, "softplus") == 0)
-        r->s->gate = K2_GATE_SOFTPLUS;
+        s->gate = K2_GATE_SOFTPLUS;
     else
-        refuse(r, true, "attention_gate_func", "is neither null, silu nor softplus");
-}
-
-/* A number that, where it is given, must be the one that changes nothing. */
-static void must_be(k2_reader *r, const char *key, double neutral, const char *why)
-{
-    double v = neutral;
-    bool found = false;
-    if (r->st == BT_OK) r->st = bt_get_f64(r->top, key, &v, &found, r->e);
-    refuse(r, found && v != neutral, key, why);
+        bt_read_refuse(r, true, "attention_gate_func", "is neither null, silu nor softplus");
 }
 
 /* Keys of K2-Horizon and of mixtures that plain Llama code would silently ignore. */
-static void check_plain(k2_reader *r)
+static void check_plain(bt_reader *r, k2_shape *s)
 {
     bool qk_norm = false, found = false;
-    if (r->st == BT_OK) r->st = bt_get_bool(r->top, "query_key_norm", &qk_norm, &found, r->e);
-    refuse(r, qk_norm, "query_key_norm", "true is not supported for Llama");
-    refuse(r, string_or(r, "attention_gate_func", NULL) != NULL, "attention_gate_func", "is not supported for Llama");
-    must_be(r, "layernorm_num_groups", 1, "above 1 is not supported for Llama");
-    must_be(r, "num_experts", 0, "is not supported for Llama");
-    must_be(r, "num_local_experts", 0, "is not supported for Llama");
-    must_be(r, "mova_num_experts", 0, "is not supported for Llama");
-    must_be(r, "rope_head_dim", (double)r->s->head_dim, "below head_dim is not supported for Llama");
+    if (r->st == BT_OK) r->st = bt_get_bool(r->scope, "query_key_norm", &qk_norm, &found, r->e);
+    bt_read_refuse(r, qk_norm, "query_key_norm", "true is not supported for Llama");
+    bt_read_refuse(r, bt_read_string(r, "attention_gate_func", NULL) != NULL, "attention_gate_func",
+                   "is not supported for Llama");
+    bt_read_must_be(r, "layernorm_num_groups", 1, "above 1 is not supported for Llama");
+    bt_read_must_be(r, "num_experts", 0, "is not supported for Llama");
+    bt_read_must_be(r, "num_local_experts", 0, "is not supported for Llama");
+    bt_read_must_be(r, "mova_num_experts", 0, "is not supported for Llama");
+    bt_read_must_be(r, "rope_head_dim", (double)s->head_dim, "below head_dim is not supported for Llama");
 }
 
-static void check_common(k2_reader *r)
+static void check_common(bt_reader *r, k2_shape *s)
 {
-    const k2_shape *s = r->s;
-    must_be(r, "partial_rotary_factor", 1, "is not supported (rope_head_dim is)");
-    refuse(r, strcmp(string_or(r, "hidden_act", "silu"), "silu") != 0, "hidden_act",
-           "is not silu, the only one supported");
+    bt_read_must_be(r, "partial_rotary_factor", 1, "is not supported (rope_head_dim is)");
+    bt_read_refuse(r, strcmp(bt_read_string(r, "hidden_act", "silu"), "silu") != 0, "hidden_act",
+                   "is not silu, the only one supported");
     bool found = false, attention_bias = false, mlp_bias = false, window = false;
-    if (r->st == BT_OK) r->st = bt_get_bool(r->top, "attention_bias", &attention_bias, &found, r->e);
-    if (r->st == BT_OK) r->st = bt_get_bool(r->top, "mlp_bias", &mlp_bias, &found, r->e);
-    if (r->st == BT_OK) r->st = bt_get_bool(r->top, "use_sliding_window", &window, &found, r->e);
-    refuse(r, attention_bias, "attention_bias", "true is not supported: this family has no biases there");
-    refuse(r, mlp_bias, "mlp_bias", "true is not supported: this family has no biases there");
-    refuse(r, window, "use_sliding_window", "true is not supported");
+    if (r->st == BT_OK) r->st = bt_get_bool(r->scope, "attention_bias", &attention_bias, &found, r->e);
+    if (r->st == BT_OK) r->st = bt_get_bool(r->scope, "mlp_bias", &mlp_bias, &found, r->e);
+    if (r->st == BT_OK) r->st = bt_get_bool(r->scope, "use_sliding_window", &window, &found, r->e);
+    bt_read_refuse(r, attention_bias, "attention_bias", "true is not supported: this family has no biases there");
+    bt_read_refuse(r, mlp_bias, "mlp_bias", "true is not supported: this family has no biases there");
+    bt_read_refuse(r, window, "use_sliding_window", "true is not supported");
     if (r->st != BT_OK) return;
-    refuse(r, s->n_heads % s->n_kv != 0, "num_key_value_heads", "does not divide num_attention_heads");
-    refuse(r, s->head_dim % 2 != 0, "head_dim", "is odd");
-    refuse(r, s->n_heads > K2_WIDTH_MAX / s->head_dim, "head_dim", "times num_attention_heads is out of range");
+    bt_read_refuse(r, s->n_heads % s->n_kv != 0, "num_key_value_heads", "does not divide num_attention_heads");
+    bt_read_refuse(r, s->head_dim % 2 != 0, "head_dim", "is odd");
+    bt_read_refuse(r, s->n_heads > BT_WIDTH_MAX / s->head_dim, "head_dim", "times num_attention_heads is out of range");
 }
 
 static bt_status k2_read_config(const bt_config *c, void *shape, bt_error *e)
@@ -251,27 +167,27 @@ static bt_status k2_read_config(const bt_config *c, void *shape, bt_error *e)
                     .sparse_step = 1,
                     .router_scale = 1,
                     .ablate = {.skip_layer = -1, .force_expert = -1}};
-    k2_reader *r = &(k2_reader){.top = {c, bt_config_root(c), NULL}, .s = s, .e = e};
-    s->n_vocab = need(r, "vocab_size", 1u << 24);
-    s->hidden = need(r, "hidden_size", K2_WIDTH_MAX);
-    s->ffn = need(r, "intermediate_size", K2_WIDTH_MAX);
-    s->n_layers = need(r, "num_hidden_layers", K2_LAYERS_MAX);
-    s->n_heads = need(r, "num_attention_heads", 65536);
-    s->n_kv = need(r, "num_key_value_heads", 65536);
-    s->head_dim = need(r, "head_dim", K2_HEAD_DIM_MAX);
-    s->max_position = need(r, "max_position_embeddings", 1u << 30);
-    s->rope_dim = count_or(r, "rope_head_dim", s->head_dim, 1, K2_HEAD_DIM_MAX);
-    s->n_groups = count_or(r, "layernorm_num_groups", 1, 1, K2_WIDTH_MAX);
-    s->eps = number_or(r, "rms_norm_eps", 1e-6);
-    s->qk_norm = flag_or(r, "query_key_norm", false);
-    s->tied = flag_or(r, "tie_word_embeddings", false);
-    read_gate(r);
-    read_experts(r);
-    check_common(r);
+    bt_reader *r = &(bt_reader){.scope = {c, bt_config_root(c), NULL}, .defaults = &s->defaults, .e = e};
+    s->n_vocab = bt_read_need(r, "vocab_size", BT_VOCAB_MAX);
+    s->hidden = bt_read_need(r, "hidden_size", BT_WIDTH_MAX);
+    s->ffn = bt_read_need(r, "intermediate_size", BT_WIDTH_MAX);
+    s->n_layers = bt_read_need(r, "num_hidden_layers", BT_LAYERS_MAX);
+    s->n_heads = bt_read_need(r, "num_attention_heads", BT_HEADS_MAX);
+    s->n_kv = bt_read_need(r, "num_key_value_heads", BT_HEADS_MAX);
+    s->head_dim = bt_read_need(r, "head_dim", BT_HEAD_DIM_MAX);
+    s->max_position = bt_read_need(r, "max_position_embeddings", 1u << 30);
+    s->rope_dim = bt_read_count(r, "rope_head_dim", s->head_dim, 1, BT_HEAD_DIM_MAX);
+    s->n_groups = bt_read_count(r, "layernorm_num_groups", 1, 1, BT_WIDTH_MAX);
+    s->eps = bt_read_number(r, "rms_norm_eps", 1e-6);
+    s->qk_norm = bt_read_flag(r, "query_key_norm", false);
+    s->tied = bt_read_flag(r, "tie_word_embeddings", false);
+    read_gate(r, s);
+    read_experts(r, s);
+    check_common(r, s);
     if (r->st != BT_OK) return r->st;
-    refuse(r, s->hidden % s->n_groups != 0, "layernorm_num_groups", "does not divide hidden_size");
-    refuse(r, s->rope_dim % 2 != 0, "rope_head_dim", "is odd");
-    refuse(r, s->rope_dim > s->head_dim, "rope_head_dim", "is larger than head_dim");
+    bt_read_refuse(r, s->hidden % s->n_groups != 0, "layernorm_num_groups", "does not divide hidden_size");
+    bt_read_refuse(r, s->rope_dim % 2 != 0, "rope_head_dim", "is odd");
+    bt_read_refuse(r, s->rope_dim > s->head_dim, "rope_head_dim", "is larger than head_dim");
     if (r->st == BT_OK) r->st = bt_rope_read(c, 0, &s->rope, e);
     if (r->st == BT_OK && !s->rope.is_given) { /* the vendor's default: the 0.9B's block (docs/k2_horizon.md, a) */
         s->rope = (bt_rope){.type = BT_ROPE_YARN,
@@ -282,10 +198,10 @@ static bt_status k2_read_config(const bt_config *c, void *shape, bt_error *e)
                             .original_positions = 8192,
                             .attention_factor = 1.2772588722239782,
                             .truncate = true};
-        note_default(r, "rope_parameters", false);
+        bt_read_note_default(r, "rope_parameters", false);
     }
-    refuse(r, s->rope.type == BT_ROPE_YARN && s->rope_dim != s->head_dim, "rope_head_dim",
-           "below head_dim is undefined together with rope_type yarn");
+    bt_read_refuse(r, s->rope.type == BT_ROPE_YARN && s->rope_dim != s->head_dim, "rope_head_dim",
+                   "below head_dim is undefined together with rope_type yarn");
     return r->st;
 }
 
@@ -297,36 +213,37 @@ static bt_status llama_read_config(const bt_config *c, void *shape, bt_error *e)
                     .sparse_step = 1,
                     .router_scale = 1,
                     .ablate = {.skip_layer = -1, .force_expert = -1}};
-    k2_reader *r = &(k2_reader){.top = {c, bt_config_root(c), NULL}, .s = s, .e = e};
+    bt_reader *r = &(bt_reader){.scope = {c, bt_config_root(c), NULL}, .defaults = &s->defaults, .e = e};
     s->n_groups = 1;
-    s->n_vocab = need(r, "vocab_size", 1u << 24);
-    s->hidden = need(r, "hidden_size", K2_WIDTH_MAX);
-    s->ffn = need(r, "intermediate_size", K2_WIDTH_MAX);
-    s->n_layers = need(r, "num_hidden_layers", K2_LAYERS_MAX);
-    s->n_heads = need(r, "num_attention_heads", 65536);
-    s->n_kv = count_or(r, "num_key_value_heads", s->n_heads, 1, 65536);
-    s->max_position = need(r, "max_position_embeddings", 1u << 30);
-    s->head_dim = count_or(r, "head_dim", 0, 1, K2_HEAD_DIM_MAX);
+    s->n_vocab = bt_read_need(r, "vocab_size", BT_VOCAB_MAX);
+    s->hidden = bt_read_need(r, "hidden_size", BT_WIDTH_MAX);
+    s->ffn = bt_read_need(r, "intermediate_size", BT_WIDTH_MAX);
+    s->n_layers = bt_read_need(r, "num_hidden_layers", BT_LAYERS_MAX);
+    s->n_heads = bt_read_need(r, "num_attention_heads", BT_HEADS_MAX);
+    s->n_kv = bt_read_count(r, "num_key_value_heads", s->n_heads, 1, BT_HEADS_MAX);
+    s->max_position = bt_read_need(r, "max_position_embeddings", 1u << 30);
+    s->head_dim = bt_read_count(r, "head_dim", 0, 1, BT_HEAD_DIM_MAX);
     if (r->st == BT_OK && s->head_dim == 0) {
-        refuse(r, s->hidden % s->n_heads != 0, "num_attention_heads",
-               "does not divide hidden_size and head_dim is absent");
+        bt_read_refuse(r, s->hidden % s->n_heads != 0, "num_attention_heads",
+                       "does not divide hidden_size and head_dim is absent");
         s->head_dim = s->hidden / s->n_heads;
-        refuse(r, s->head_dim > K2_HEAD_DIM_MAX, "num_attention_heads", "gives heads of more than 1024 elements");
+        bt_read_refuse(r, s->head_dim > BT_HEAD_DIM_MAX, "num_attention_heads",
+                       "gives heads of more than 1024 elements");
     }
     s->rope_dim = s->head_dim;
-    s->eps = number_or(r, "rms_norm_eps", 1e-6);
-    s->tied = flag_or(r, "tie_word_embeddings", false);
+    s->eps = bt_read_number(r, "rms_norm_eps", 1e-6);
+    s->tied = bt_read_flag(r, "tie_word_embeddings", false);
     if (r->st == BT_OK) s->is_dense = bt_calloc(s->n_layers, sizeof *s->is_dense);
     if (r->st == BT_OK && s->is_dense == NULL)
         r->st = bt_fail(e, BT_ERR_MEMORY, "no memory for %zu layers", s->n_layers);
-    check_common(r);
-    check_plain(r);
+    check_common(r, s);
+    check_plain(r, s);
     if (r->st == BT_OK) r->st = bt_rope_read(c, 10000, &s->rope, e);
     if (r->st == BT_OK && !s->rope.is_given) {
         s->rope = (bt_rope){.type = BT_ROPE_DEFAULT, .theta = 10000, .attention_factor = 1};
-        note_default(r, "rope_theta", false);
+        bt_read_note_default(r, "rope_theta", false);
     }
-    refuse(r, s->rope.type != BT_ROPE_DEFAULT, "rope_type", "yarn is not supported for Llama");
+    bt_read_refuse(r, s->rope.type != BT_ROPE_DEFAULT, "rope_type", "yarn is not supported for Llama");
     return r->st;
 }
 
@@ -635,77 +552,48 @@ static bt_status k2_ablate(void *shape, const char *key, const char *value, bt_e
 
 /* ---- the rows of the family table -------------------------------------------------------------------------------- */
 
-static void fact(bt_fact_fn fn, void *user, const k2_shape *s, const char *key, const char *format, ...)
-    __attribute__((format(printf, 5, 6)));
-
-static void fact(bt_fact_fn fn, void *user, const k2_shape *s, const char *key, const char *format, ...)
-{
-    char value[256];
-    va_list args;
-    va_start(args, format);
-    (void)vsnprintf(value, sizeof value, format, args);
-    va_end(args);
-    bool is_default = false;
-    for (size_t i = 0; i < s->n_defaults; i++) is_default = is_default || strcmp(s->defaults[i], key) == 0;
-    fn(user, key, value, is_default);
-}
-
-typedef struct exact {
-    char text[40];
-} exact;
-
-/* All digits that count: models that differ must not look the same. */
-static exact exactly(double v)
-{
-    bt_text t = {NULL, 0, 0, false};
-    exact x;
-    bt_text_json_f64(&t, v);
-    (void)snprintf(x.text, sizeof x.text, "%s", bt_text_ok(&t) ? t.data : "?");
-    bt_text_free(&t);
-    return x;
-}
-
 static void k2_describe(const void *shape, bt_fact_fn fn, void *user)
 {
     const k2_shape *s = shape;
     static const char *const gates[] = {"none", "silu", "softplus"};
     size_t n_sparse = 0;
     for (size_t i = 0; i < s->n_layers; i++) n_sparse += k2_is_sparse(s, i);
-    fact(fn, user, s, "vocab_size", "%zu", s->n_vocab);
-    fact(fn, user, s, "hidden_size", "%zu", s->hidden);
-    fact(fn, user, s, "num_hidden_layers", "%zu", s->n_layers);
-    fact(fn, user, s, "intermediate_size", "%zu", s->ffn);
-    fact(fn, user, s, "num_attention_heads", "%zu", s->n_heads);
-    fact(fn, user, s, "num_key_value_heads", "%zu", s->n_kv);
-    fact(fn, user, s, "head_dim", "%zu", s->head_dim);
-    fact(fn, user, s, "rope_head_dim", "%zu", s->rope_dim);
-    fact(fn, user, s, "max_position_embeddings", "%zu", s->max_position);
-    fact(fn, user, s, "layernorm_num_groups", "%zu", s->n_groups);
-    fact(fn, user, s, "rms_norm_eps", "%s", exactly(s->eps).text);
+    bt_fact(fn, user, &s->defaults, "vocab_size", "%zu", s->n_vocab);
+    bt_fact(fn, user, &s->defaults, "hidden_size", "%zu", s->hidden);
+    bt_fact(fn, user, &s->defaults, "num_hidden_layers", "%zu", s->n_layers);
+    bt_fact(fn, user, &s->defaults, "intermediate_size", "%zu", s->ffn);
+    bt_fact(fn, user, &s->defaults, "num_attention_heads", "%zu", s->n_heads);
+    bt_fact(fn, user, &s->defaults, "num_key_value_heads", "%zu", s->n_kv);
+    bt_fact(fn, user, &s->defaults, "head_dim", "%zu", s->head_dim);
+    bt_fact(fn, user, &s->defaults, "rope_head_dim", "%zu", s->rope_dim);
+    bt_fact(fn, user, &s->defaults, "max_position_embeddings", "%zu", s->max_position);
+    bt_fact(fn, user, &s->defaults, "layernorm_num_groups", "%zu", s->n_groups);
+    bt_fact(fn, user, &s->defaults, "rms_norm_eps", "%s", bt_exactly(s->eps).text);
     if (s->rope.type == BT_ROPE_YARN) {
         const bt_rope *r = &s->rope;
-        fact(fn, user, s, "rope_parameters", "yarn, theta %s, factor %s over %s, betas %s and %s, attention factor %s",
-             exactly(r->theta).text, exactly(r->factor).text, exactly(r->original_positions).text,
-             exactly(r->beta_fast).text, exactly(r->beta_slow).text, exactly(r->attention_factor).text);
+        bt_fact(fn, user, &s->defaults, "rope_parameters",
+                "yarn, theta %s, factor %s over %s, betas %s and %s, attention factor %s", bt_exactly(r->theta).text,
+                bt_exactly(r->factor).text, bt_exactly(r->original_positions).text, bt_exactly(r->beta_fast).text,
+                bt_exactly(r->beta_slow).text, bt_exactly(r->attention_factor).text);
     } else {
-        fact(fn, user, s, "rope_theta", "%s", exactly(s->rope.theta).text);
+        bt_fact(fn, user, &s->defaults, "rope_theta", "%s", bt_exactly(s->rope.theta).text);
     }
-    fact(fn, user, s, "query_key_norm", "%s", s->qk_norm ? "true" : "false");
-    fact(fn, user, s, "attention_gate_func", "%s", gates[s->gate]);
-    fact(fn, user, s, "tie_word_embeddings", "%s", s->tied ? "true" : "false");
-    fact(fn, user, s, "num_experts", "%zu", s->n_experts);
+    bt_fact(fn, user, &s->defaults, "query_key_norm", "%s", s->qk_norm ? "true" : "false");
+    bt_fact(fn, user, &s->defaults, "attention_gate_func", "%s", gates[s->gate]);
+    bt_fact(fn, user, &s->defaults, "tie_word_embeddings", "%s", s->tied ? "true" : "false");
+    bt_fact(fn, user, &s->defaults, "num_experts", "%zu", s->n_experts);
     if (s->n_experts == 0) return;
-    fact(fn, user, s, "sparse layers", "%zu", n_sparse);
-    fact(fn, user, s, "num_experts_per_tok", "%zu", s->n_active);
-    fact(fn, user, s, "moe_intermediate_size", "%zu", s->expert_ffn);
-    fact(fn, user, s, "num_shared_experts", "%zu", s->n_shared);
-    fact(fn, user, s, "decoder_sparse_step", "%zu", s->sparse_step);
-    fact(fn, user, s, "router_score_func", "%s", s->sigmoid_router ? "sigmoid" : "softmax");
-    fact(fn, user, s, "router_scaling_factor", "%s", exactly(s->router_scale).text);
-    fact(fn, user, s, "norm_topk_prob", "%s", s->renormalise ? "true" : "false");
-    fact(fn, user, s, "moe_gate_bias", "%s", s->router_bias ? "true" : "false");
-    fact(fn, user, s, "mova_num_experts", "%zu", s->n_values);
-    if (s->n_values > 0) fact(fn, user, s, "mova_num_experts_per_tok", "%zu", s->n_values_active);
+    bt_fact(fn, user, &s->defaults, "sparse layers", "%zu", n_sparse);
+    bt_fact(fn, user, &s->defaults, "num_experts_per_tok", "%zu", s->n_active);
+    bt_fact(fn, user, &s->defaults, "moe_intermediate_size", "%zu", s->expert_ffn);
+    bt_fact(fn, user, &s->defaults, "num_shared_experts", "%zu", s->n_shared);
+    bt_fact(fn, user, &s->defaults, "decoder_sparse_step", "%zu", s->sparse_step);
+    bt_fact(fn, user, &s->defaults, "router_score_func", "%s", s->sigmoid_router ? "sigmoid" : "softmax");
+    bt_fact(fn, user, &s->defaults, "router_scaling_factor", "%s", bt_exactly(s->router_scale).text);
+    bt_fact(fn, user, &s->defaults, "norm_topk_prob", "%s", s->renormalise ? "true" : "false");
+    bt_fact(fn, user, &s->defaults, "moe_gate_bias", "%s", s->router_bias ? "true" : "false");
+    bt_fact(fn, user, &s->defaults, "mova_num_experts", "%zu", s->n_values);
+    if (s->n_values > 0) bt_fact(fn, user, &s->defaults, "mova_num_experts_per_tok", "%zu", s->n_values_active);
 }
 
 static size_t k2_n_vocab(const void *shape)
