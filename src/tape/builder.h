@@ -3,7 +3,8 @@
  *
  * Hazards: two ops without a barrier between them may run at the same time, on any thread, in any order of their parts.
  * So the builder remembers every area that was touched since the last barrier; an op that reads or writes what was
- * written, or writes what was read, waits. Areas are ranges of scratch words, or ranges of a slot's bytes.
+ * written, or writes what was read, waits. Areas are rows of scratch words, or ranges of a slot's bytes. Columns of one
+ * activation are areas of their own: parts that share no column do not wait for each other.
  */
 #ifndef TAPE_BUILDER_H
 #define TAPE_BUILDER_H
@@ -16,7 +17,8 @@
 #define BT_OPEN_AREAS_MAX 96u
 
 typedef struct bt_area {
-    uint64_t begin, end; /* [begin, end): words of scratch, or bytes of a slot */
+    uint64_t begin, end;    /* [begin, end): words of scratch, or bytes of a slot */
+    uint32_t stride, width; /* of scratch: the words of each row, from row to row */
     bool is_state;
     bool is_written;
 } bt_area;

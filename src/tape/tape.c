@@ -165,12 +165,24 @@ bt_routes bt_tape_routes(bt_tape_builder *b, size_t k)
     return (bt_routes){.ids = ids, .weights = place(b, BT_SPACE_ROWS, k, BT_F32)};
 }
 
-uint32_t bt_tape_positions(bt_tape_builder *b, size_t n_strips, size_t width)
+bt_act bt_tape_part(bt_act a, size_t begin, size_t width)
+{
+    assert(begin % WORD_ALIGN == 0);
+    assert(width > 0);
+    assert(begin < a.width && width <= a.width - begin);
+    a.offset += begin;
+    a.width = (uint32_t)width;
+    return a;
+}
+
+/* A state whose strips have n_rows rows of `width` elements. */
+static uint32_t place_state(bt_tape_builder *b, size_t n_strips, size_t width, size_t n_rows, bt_dtype dtype,
+                            bool per_position)
 {
     assert(n_strips > 0);
     assert(width > 0);
-    uint64_t element = bt_dtype_bits(b->tape.limits.kv_dtype) / 8;
-    uint64_t strip = round_up(b, times(b, times(b, b->tape.limits.context, width), element), STATE_ALIGN);
+    uint64_t element = bt_dtype_bits(dtype) / 8;
+    uint64_t strip = round_up(b, times(b, times(b, n_rows, width), element), STATE_ALIGN);
     uint64_t end = plus(b, b->tape.slot_bytes, times(b, strip, n_strips));
     if (n_strips > UINT32_MAX || width > UINT32_MAX) b->failed = true;
     uint64_t all = times(b, end, b->tape.limits.n_slots);
@@ -181,11 +193,21 @@ uint32_t bt_tape_positions(bt_tape_builder *b, size_t n_strips, size_t width)
         .strip_bytes = strip,
         .n_strips = (uint32_t)n_strips,
         .width = (uint32_t)width,
-        .dtype = (uint8_t)b->tape.limits.kv_dtype,
-        .per_position = true,
+        .dtype = (uint8_t)dtype,
+        .per_position = per_position,
     };
     b->tape.slot_bytes = end;
     return b->tape.n_states++;
+}
+
+uint32_t bt_tape_positions(bt_tape_builder *b, size_t n_strips, size_t width)
+{
+    return place_state(b, n_strips, width, b->tape.limits.context, b->tape.limits.kv_dtype, true);
+}
+
+uint32_t bt_tape_fixed(bt_tape_builder *b, size_t n_strips, size_t width)
+{
+    return place_state(b, n_strips, width, 1, BT_F32, false);
 }
 
 uint32_t bt_tape_constants(bt_tape_builder *b, const double *values, size_t n)
@@ -224,12 +246,18 @@ void bt_tape_head(bt_tape_builder *b)
 static bt_area act_area(const bt_tape_builder *b, bt_act a)
 {
     uint64_t rows = space_rows(b, a.space);
-    return (bt_area){.begin = a.offset, .end = a.offset + (rows - 1) * a.stride + a.width};
+    return (bt_area){
+        .begin = a.offset, .end = a.offset + (rows - 1) * a.stride + a.width, .stride = a.stride, .width = a.width};
 }
 
+/* Rows with the same stride share a word only if their columns do: two parts of one activation. */
 static bool areas_overlap(const bt_area *x, const bt_area *y)
 {
-    return x->is_state == y->is_state && x->begin < y->end && y->begin < x->end;
+    if (x->is_state != y->is_state || x->begin >= y->end || y->begin >= x->end) return false;
+    if (x->is_state || x->stride != y->stride) return true;
+    const bt_area *first = x->begin <= y->begin ? x : y, *other = first == x ? y : x;
+    uint64_t column = (other->begin - first->begin) % first->stride;
+    return column < first->width || column + other->width > first->stride;
 }
 
 bool bt_acts_overlap(const bt_tape_builder *b, bt_act x, bt_act y)
