@@ -76,23 +76,88 @@ static void bind_scale(binder *b, const bt_tensor_spec *spec, bt_view *v)
     v->bytes += scale->size;
 }
 
+static bool has_shape(const bt_tensor_spec *spec, const bt_tensor *t)
+{
+    if (spec->is_padded) return t->n_elements >= spec->n_cols;
+    if (spec->is_vector) return t->n_dims == 1 && t->shape[0] == spec->n_cols;
+    if (spec->is_taps)
+        return t->n_dims == 3 && t->shape[0] == spec->n_rows && t->shape[1] == 1 && t->shape[2] == spec->n_cols;
+    return t->n_dims == 2 && t->shape[0] == spec->n_rows && t->shape[1] == spec->n_cols;
+}
+
+static void fault_spec_shape(binder *b, const bt_tensor_spec *spec, const bt_tensor *t)
+{
+    char expected[64];
+    if (spec->is_vector)
+        (void)snprintf(expected, sizeof expected, "%u%s", spec->n_cols, spec->is_padded ? " or more" : "");
+    else
+        (void)snprintf(expected, sizeof expected, "%u, %s%u", spec->n_rows, spec->is_taps ? "1, " : "", spec->n_cols);
+    fault_shape(b, t, expected);
+}
+
+/* What lies behind a padded vector must not count; if it is not zero we have misunderstood the file. */
+static void check_padding(binder *b, const bt_tensor_spec *spec, const bt_tensor *t)
+{
+    const uint8_t *bytes = t->data;
+    for (uint64_t i = t->size / t->n_elements * spec->n_cols; i < t->size; i++) {
+        if (bytes[i] == 0) continue;
+        bt_fault_add(&b->faults, "%s has values behind the first %u, which should be zeros", t->name, spec->n_cols);
+        return;
+    }
+}
+
+/* NAME_packed [n_rows, n_cols / 2] and NAME_scale [n_rows, n_cols / 32], both U8, where the spec allows it and the
+ * first is there. */
+static bool bind_packed(binder *b, const bt_tensor_spec *spec, bt_view *v)
+{
+    static const struct {
+        const char *suffix;
+        uint32_t per_element;
+    } parts[2] = {{"_packed", 2}, {"_scale", BT_MXFP4_BLOCK}};
+    const bt_tensor *found[2] = {NULL, NULL};
+    if (!spec->may_pack) return false;
+    for (size_t i = 0; i < 2; i++) {
+        char name[300], expected[64];
+        (void)snprintf(name, sizeof name, "%s%s", spec->name, parts[i].suffix);
+        found[i] = bt_tensors_find(b->m->tensors, name);
+        if (found[i] == NULL && i == 0) return false;
+        if (found[i] == NULL) {
+            bt_fault_add(&b->faults, "%s is missing beside %s", name, found[0]->name);
+            return true;
+        }
+        const bt_tensor *t = found[i];
+        b->claimed[b->n_claimed++] = t;
+        uint32_t n_cols = spec->n_cols / parts[i].per_element;
+        bool same = t->n_dims == 2 && t->shape[0] == spec->n_rows && t->shape[1] == n_cols;
+        if (same && spec->n_cols % BT_MXFP4_BLOCK == 0 && (t->dtype == BT_U8 || t->dtype == BT_F8_E8M0)) continue;
+        (void)snprintf(expected, sizeof expected, "%u, %u] of U8 [%u codes in blocks of 32", spec->n_rows, n_cols,
+                       spec->n_cols);
+        fault_shape(b, t, expected);
+        return true;
+    }
+    *v = (bt_view){.data = found[0]->data,
+                   .scale = found[1]->data,
+                   .bytes = found[0]->size + found[1]->size,
+                   .n_rows = spec->n_rows,
+                   .n_cols = spec->n_cols,
+                   .dtype = BT_MXFP4,
+                   .layout = BT_LAYOUT_ROWS,
+                   .scale_dtype = BT_F8_E8M0};
+    b->m->n_parameters += (uint64_t)spec->n_rows * spec->n_cols;
+    return true;
+}
+
 static void bind_one(binder *b, const bt_tensor_spec *spec, bt_view *v)
 {
     const bt_tensor *t = bt_tensors_find(b->m->tensors, spec->name);
+    if (bind_packed(b, spec, v)) return; /* a plain one beside it stays unclaimed, and is told */
     if (t == NULL) {
         bt_fault_add(&b->faults, "%s is missing", spec->name);
         return;
     }
     b->claimed[b->n_claimed++] = t;
-    bool same = spec->is_vector ? t->n_dims == 1 && t->shape[0] == spec->n_cols
-                                : t->n_dims == 2 && t->shape[0] == spec->n_rows && t->shape[1] == spec->n_cols;
-    if (!same) {
-        char expected[64];
-        if (spec->is_vector)
-            (void)snprintf(expected, sizeof expected, "%u", spec->n_cols);
-        else
-            (void)snprintf(expected, sizeof expected, "%u, %u", spec->n_rows, spec->n_cols);
-        fault_shape(b, t, expected);
+    if (!has_shape(spec, t)) {
+        fault_spec_shape(b, spec, t);
         return;
     }
     bool plain = t->dtype == BT_F32 || t->dtype == BT_F16 || t->dtype == BT_BF16;
@@ -108,6 +173,7 @@ static void bind_one(binder *b, const bt_tensor_spec *spec, bt_view *v)
     v->dtype = (uint8_t)t->dtype;
     v->layout = BT_LAYOUT_ROWS;
     b->m->n_parameters += t->n_elements;
+    if (spec->is_padded) check_padding(b, spec, t);
     if (t->dtype == BT_F8_E4M3) bind_scale(b, spec, v);
 }
 

@@ -16,7 +16,8 @@
 #include "model/bind.h"
 #include "model/quantization.h"
 
-static const bt_family *const families[] = {&bt_family_k2_horizon, &bt_family_llama};
+static const bt_family *const families[] = {&bt_family_k2_horizon, &bt_family_llama, &bt_family_kimi_k3,
+                                            &bt_family_kimi_linear};
 #define N_FAMILIES (sizeof families / sizeof *families)
 
 /* ---- config --------------------------------------------------------------------------------------------------------
@@ -45,7 +46,8 @@ static bt_status choose_family(bt_model *m, bt_error *e)
     m->family = family_by_architecture(name->text);
     if (m->family == NULL)
         return bt_fail(e, BT_ERR_UNSUPPORTED,
-                       "%s: architectures [\"%s\"] is not supported (K2HorizonForCausalLM and LlamaForCausalLM are)",
+                       "%s: architectures [\"%s\"] is not supported (K2HorizonForCausalLM, LlamaForCausalLM, "
+                       "KimiK3ForConditionalGeneration and KimiLinearForCausalLM are)",
                        file, name->text);
     const char *type = NULL;
     bt_status st =
@@ -53,6 +55,24 @@ static bt_status choose_family(bt_model *m, bt_error *e)
     if (st == BT_OK && type != NULL && strcmp(type, m->family->name) != 0)
         return bt_fail(e, BT_ERR_FORMAT, "%s: model_type is \"%s\" but architectures is [\"%s\"]", file, type,
                        name->text);
+    return st;
+}
+
+bt_status bt_model_text_scope(const bt_family *family, const bt_config *c, bt_scope *out, bt_error *e)
+{
+    bt_scope root = {c, bt_config_root(c), NULL};
+    *out = root;
+    return family->text_config == NULL ? BT_OK : bt_get_scope(root, family->text_config, out, e);
+}
+
+/* Both the config and its text member may say how weights are stored. */
+static bt_status check_quantization(const bt_family *family, const bt_config *c, bt_error *e)
+{
+    bt_scope text;
+    bt_status st = bt_model_text_scope(family, c, &text, e);
+    if (st == BT_OK && text.object != NULL && family->text_config != NULL)
+        st = bt_quantization_check(text, family->may_pack, e);
+    if (st == BT_OK) st = bt_quantization_check((bt_scope){c, bt_config_root(c), NULL}, family->may_pack, e);
     return st;
 }
 
@@ -66,13 +86,19 @@ static int by_id(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The union of both files' eos_token_id; 0 is an id like any other (case C17). */
+/* The union of both files' eos_token_id, that of the text member too; 0 is an id like any other (case C17). */
 static bt_status read_end_ids(bt_model *m, bt_error *e)
 {
-    int32_t ids[2 * END_IDS_MAX];
+    int32_t ids[3 * END_IDS_MAX];
+    bt_scope text;
     size_t n = 0, more = 0;
     bt_status st =
         bt_get_ids((bt_scope){m->config, bt_config_root(m->config), NULL}, "eos_token_id", ids, END_IDS_MAX, &n, e);
+    if (st == BT_OK) st = bt_model_text_scope(m->family, m->config, &text, e);
+    if (st == BT_OK && m->family->text_config != NULL && text.object != NULL)
+        st = bt_get_ids(text, "eos_token_id", ids + n, END_IDS_MAX, &more, e);
+    n += more;
+    more = 0;
     if (st == BT_OK && m->generation_config != NULL) {
         bt_scope g = {m->generation_config, bt_config_root(m->generation_config), NULL};
         st = bt_get_ids(g, "eos_token_id", ids + n, END_IDS_MAX, &more, e);
@@ -196,7 +222,7 @@ bt_status bt_model_list_tensors(bt_config *config, bt_tensor_list *list, bt_erro
 {
     bt_model m = {.config = config};
     bt_status st = choose_family(&m, e);
-    if (st == BT_OK) st = bt_quantization_check(config, e);
+    if (st == BT_OK) st = check_quantization(m.family, config, e);
     if (st != BT_OK) return st;
     m.shape = bt_calloc(1, m.family->shape_bytes);
     list->arena = bt_arena_new();
@@ -227,7 +253,7 @@ bt_status bt_model_open(const char *path, const bt_model_options *options, bt_mo
     }
     st = open_configs(m, e);
     if (st == BT_OK) st = choose_family(m, e);
-    if (st == BT_OK) st = bt_quantization_check(m->config, e);
+    if (st == BT_OK) st = check_quantization(m->family, m->config, e);
     if (st != BT_OK) goto fail;
     m->shape = bt_calloc(1, m->family->shape_bytes);
     if (m->shape == NULL) {

@@ -16,7 +16,10 @@ typedef struct bt_tensor_spec {
     uint32_t n_rows;  /* 1 with is_vector */
     uint32_t n_cols;
     bool is_vector; /* stored as [n_cols] */
+    bool is_taps;   /* of a depthwise convolution: stored as [n_rows, 1, n_cols] */
+    bool is_padded; /* a vector stored in any shape of n_cols or more elements, of which the rest are zeros */
     bool may_scale; /* FP8 with block scales is accepted */
+    bool may_pack;  /* MXFP4 is accepted: NAME_packed and NAME_scale stand for NAME */
     uint8_t class;  /* bt_class */
     int16_t layer;  /* -1: outside the layers */
 } bt_tensor_spec;
@@ -36,12 +39,17 @@ uint32_t bt_list_matrix(bt_tensor_list *l, bt_class class, int layer, size_t n_r
 uint32_t bt_list_vector(bt_tensor_list *l, bt_class class, int layer, size_t n, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 
+uint32_t bt_list_taps(bt_tensor_list *l, bt_class class, int layer, size_t n, size_t n_taps, const char *format, ...)
+    __attribute__((format(printf, 6, 7)));
+
 /* One line of what `info` prints about the configuration: key, value, and whether the value was a default. */
 typedef void (*bt_fact_fn)(void *user, const char *key, const char *value, bool is_default);
 
 typedef struct bt_family {
     const char *name;                 /* "k2_horizon" */
     const char *const *architectures; /* NULL-terminated */
+    const char *text_config;          /* the member of the config that describes the text model; NULL: all of it */
+    bool may_pack;                    /* the checkpoint's method may be MXFP4 */
     size_t shape_bytes;               /* of the family's own shape struct */
     /* Reads and checks every key; nothing may be guessed that docs/k2_horizon.md, a does not list. */
     bt_status (*read_config)(const bt_config *c, void *shape, bt_error *e);
@@ -60,6 +68,8 @@ typedef struct bt_family {
 
 extern const bt_family bt_family_k2_horizon;
 extern const bt_family bt_family_llama;
+extern const bt_family bt_family_kimi_k3;
+extern const bt_family bt_family_kimi_linear;
 
 struct bt_model {
     const bt_family *family;
@@ -83,6 +93,10 @@ struct bt_model {
 /* The tensors that a configuration calls for, without a checkpoint: what synth writes. list: zeroed by the caller;
  * bt_free(list->specs) and bt_arena_free(list->arena) by the caller in any case. */
 bt_status bt_model_list_tensors(bt_config *config, bt_tensor_list *list, bt_error *e);
+
+/* The object whose members describe the text model: the config itself, or the family's member of it; `object` NULL
+ * where that is missing. */
+bt_status bt_model_text_scope(const bt_family *family, const bt_config *c, bt_scope *out, bt_error *e);
 
 /* Private bytes of the model's own tables, for the memory plan. */
 size_t bt_model_private_bytes(const bt_model *m);

@@ -41,6 +41,20 @@ static bool is_text(const bt_json_node *n, const char *want)
     return n->kind == BT_JSON_STRING && strcmp(n->text, want) == 0;
 }
 
+/* MXFP4: two E2M1 codes a byte, an E8M0 scale for every 32 of a row. Which tensors are packed is again the headers'
+ * word: the release's own list of exceptions names not all of them. */
+static bt_status check_packed_weights(const bt_config *c, const bt_json_node *w, bt_error *e)
+{
+    const bt_json_node *bits = given(w, "num_bits"), *type = given(w, "type"), *strategy = given(w, "strategy");
+    const bt_json_node *size = given(w, "group_size"), *symmetric = given(w, "symmetric");
+    if (bits != NULL && !is_number(bits, 4)) return refuse(c, "weights.num_bits", "4", e);
+    if (type != NULL && !is_text(type, "float")) return refuse(c, "weights.type", "float", e);
+    if (strategy != NULL && !is_text(strategy, "group")) return refuse(c, "weights.strategy", "group", e);
+    if (size != NULL && !is_number(size, BT_MXFP4_BLOCK)) return refuse(c, "weights.group_size", "32", e);
+    if (symmetric != NULL && symmetric->kind != BT_JSON_TRUE) return refuse(c, "weights.symmetric", "true", e);
+    return BT_OK;
+}
+
 /* The weights of one group of compressed-tensors. */
 static bt_status check_weights(const bt_config *c, const bt_json_node *w, bt_error *e)
 {
@@ -54,17 +68,18 @@ static bt_status check_weights(const bt_config *c, const bt_json_node *w, bt_err
     return BT_OK;
 }
 
-static bt_status check_compressed(const bt_config *c, const bt_json_node *q, bt_error *e)
+static bt_status check_compressed(const bt_config *c, const bt_json_node *q, bool may_pack, bt_error *e)
 {
     const bt_json_node *format = given(q, "format"), *groups = given(q, "config_groups");
-    if (format != NULL && !is_text(format, "float-quantized")) {
-        return bt_fail(e, BT_ERR_UNSUPPORTED,
-                       "%s: quantization_config.format \"%s\" is not supported (float-quantized is)", bt_config_file(c),
-                       format->kind == BT_JSON_STRING ? format->text : "?");
+    bool is_packed = may_pack && format != NULL && is_text(format, "mxfp4-pack-quantized");
+    if (format != NULL && !is_packed && !is_text(format, "float-quantized")) {
+        return bt_fail(e, BT_ERR_UNSUPPORTED, "%s: quantization_config.format \"%s\" is not supported (%s)",
+                       bt_config_file(c), format->kind == BT_JSON_STRING ? format->text : "?",
+                       may_pack ? "float-quantized and mxfp4-pack-quantized are" : "float-quantized is");
     }
     for (const bt_json_node *g = groups == NULL ? NULL : groups->child; g != NULL; g = g->next) {
         const bt_json_node *w = given(g, "weights");
-        bt_status st = w == NULL ? BT_OK : check_weights(c, w, e);
+        bt_status st = w == NULL ? BT_OK : is_packed ? check_packed_weights(c, w, e) : check_weights(c, w, e);
         if (st != BT_OK) return st;
     }
     return BT_OK;
@@ -78,17 +93,18 @@ static bt_status check_fp8(const bt_config *c, const bt_json_node *q, bt_error *
     return BT_OK;
 }
 
-bt_status bt_quantization_check(const bt_config *c, bt_error *e)
+bt_status bt_quantization_check(bt_scope scope, bool may_pack, bt_error *e)
 {
-    bt_scope q, top = {c, bt_config_root(c), NULL};
+    const bt_config *c = scope.config;
+    bt_scope q;
     const char *method = NULL;
-    bt_status st = bt_get_scope(top, "quantization_config", &q, e);
+    bt_status st = bt_get_scope(scope, "quantization_config", &q, e);
     if (st != BT_OK || q.object == NULL) return st;
     st = bt_get_string(q, "quant_method", &method, NULL, e);
     if (st != BT_OK) return st;
     if (given(q.object, "kv_cache_scheme") != NULL) return refuse(c, "kv_cache_scheme", "null", e);
     if (strcmp(method, "fp8") == 0) return check_fp8(c, q.object, e);
-    if (strcmp(method, "compressed-tensors") == 0) return check_compressed(c, q.object, e);
+    if (strcmp(method, "compressed-tensors") == 0) return check_compressed(c, q.object, may_pack, e);
     return bt_fail(e, BT_ERR_UNSUPPORTED,
                    "%s: quantization_config.quant_method \"%s\" is not supported (compressed-tensors and fp8 are)",
                    bt_config_file(c), method);

@@ -4,8 +4,8 @@
 
 #include "format/config.h"
 
-/* BT_OK where there is no block, or where it describes E4M3 weights with 128 x 128 block scales (docs/k2_horizon.md,
- * b); anything else is refused by the key that made it so. */
-bt_status bt_quantization_check(const bt_config *c, bt_error *e);
+/* BT_OK where `scope` has no block, or where it describes E4M3 weights with 128 x 128 block scales (docs/k2_horizon.md,
+ * b) or, if may_pack, MXFP4 (docs/kimi_k3.md, b); anything else is refused by the key that made it so. */
+bt_status bt_quantization_check(bt_scope scope, bool may_pack, bt_error *e);
 
 #endif

@@ -64,6 +64,22 @@ uint32_t bt_list_matrix(bt_tensor_list *l, bt_class class, int layer, size_t n_r
     return i;
 }
 
+uint32_t bt_list_taps(bt_tensor_list *l, bt_class class, int layer, size_t n, size_t n_taps, const char *format, ...)
+{
+    assert(n > 0 && n <= UINT32_MAX);
+    assert(n_taps > 0 && n_taps <= UINT32_MAX);
+    bt_tensor_spec *s = spec_new(l, class, layer);
+    if (s == NULL) return 0;
+    s->n_rows = (uint32_t)n;
+    s->n_cols = (uint32_t)n_taps;
+    s->is_taps = true;
+    va_list args;
+    va_start(args, format);
+    uint32_t i = spec_name(l, s, format, args);
+    va_end(args);
+    return i;
+}
+
 uint32_t bt_list_vector(bt_tensor_list *l, bt_class class, int layer, size_t n, const char *format, ...)
 {
     assert(n > 0 && n <= UINT32_MAX);
