@@ -21,11 +21,13 @@ typedef enum bt_run_part {
     BT_RUN_HEAD, /* the head alone, for other rows of the step run last */
 } bt_run_part;
 
-/* Bytes handed to kernels since the plan was opened: of weights by class, and of keys and values; and operations of
- * products and attention, two for each multiply-add. What a step reads and does is the difference of two readings. */
+/* Bytes handed to kernels since the plan was opened: of weights by class, of keys and values, and of fixed states, read
+ * and written; and operations of products, attention and recurrence, two for each multiply-add. What a step reads and
+ * does is the difference of two readings. */
 typedef struct bt_traffic {
     uint64_t weights[BT_N_CLASSES];
     uint64_t kv;
+    uint64_t state;
     uint64_t flops;
 } bt_traffic;
 

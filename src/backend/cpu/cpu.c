@@ -1,7 +1,7 @@
 /*
  * The CPU backend: open and close, and the memory of a plan. A plan takes three pieces from the system: one block with
  * activations, counters, attention partials and each thread's work areas; the states; and the weights that ops take as
- * f32 vectors (norm weights, selection biases). The sizes come from one function, so what is planned is what is taken.
+ * f32 vectors (vectors.c). The sizes come from one function, so what is planned is what is taken.
  * Matrices are used where they lie.
  */
 #include "backend/cpu/cpu.h"
@@ -65,14 +65,6 @@ static uint32_t max_u32(uint32_t a, uint32_t b)
     return a > b ? a : b;
 }
 
-/* The weight that an op takes as an f32 vector; BT_NONE: it takes none. */
-static uint32_t vector_weight(const bt_op *op)
-{
-    if (op->kind == BT_OP_RMS_NORM) return op->u.rms_norm.weight;
-    if (op->kind == BT_OP_ROUTE) return op->u.route.bias;
-    return BT_NONE;
-}
-
 static void measure_experts(bt_cpu_layout *l, uint32_t n_experts, uint32_t k)
 {
     l->n_experts = max_u32(l->n_experts, n_experts);
@@ -88,20 +80,21 @@ static uint64_t partials_of(const bt_op *op, const bt_backend_options *o, const 
     uint64_t n_strips = t->states[op->u.attention.k].n_strips;
     if (n_strips >= BT_CPU_SPLIT_BELOW * o->n_threads) return 0; /* one row's strips keep all threads busy */
     uint64_t n_rows = bt_cpu_div_up(BT_CPU_SPLIT_BELOW * o->n_threads, n_strips);
-    /* head_dim + 2 floats a head, each strip's rounded up to 16 */
-    uint64_t row = (uint64_t)op->u.attention.q.width + 18 * (uint64_t)op->u.attention.n_heads;
+    /* v_dim + 2 floats a head, each block's rounded up to 16; blocks are of equal size, up to one head. */
+    uint64_t group = op->u.attention.n_heads / n_strips;
+    uint64_t n_blocks = bt_cpu_div_up(group, BT_CPU_QUERIES_MIN);
+    uint64_t row = n_strips * ((group + n_blocks - 1) * (op->u.attention.v_dim + 2) + 16 * n_blocks);
     uint64_t most = BT_CPU_PARTIALS_BYTES_MAX / sizeof(float);
     uint64_t floats = row > most / n_tiles / n_rows ? most : row * n_tiles * n_rows;
     return floats * sizeof(float);
 }
 
-/* The largest of every kind. */
+/* The largest of every kind, and the sum of all vectors. */
 static void measure_ops(bt_cpu_layout *l, const bt_backend_options *o, const bt_tape *t)
 {
     for (uint32_t i = 0; i < t->n_ops; i++) {
         const bt_op *op = &t->ops[i];
-        uint32_t w = vector_weight(op);
-        if (w != BT_NONE) reserve(l, &l->vectors_bytes, t->weights[w].n_cols, sizeof(float));
+        reserve(l, &l->vectors_bytes, bt_cpu_vector_floats(t, op), sizeof(float));
         if (op->kind == BT_OP_ROUTE) l->n_router = max_u32(l->n_router, op->u.route.logits.width);
         if (op->kind == BT_OP_MOE_UP_GATE)
             measure_experts(l, op->u.moe_up_gate.n_experts, op->u.moe_up_gate.routes.ids.width);
@@ -110,7 +103,7 @@ static void measure_ops(bt_cpu_layout *l, const bt_backend_options *o, const bt_
         if (op->kind == BT_OP_MOE_VALUES)
             measure_experts(l, op->u.moe_values.n_experts, op->u.moe_values.routes.ids.width);
         if (op->kind != BT_OP_ATTENTION) continue;
-        l->head_dim = max_u32(l->head_dim, op->u.attention.head_dim);
+        l->v_dim = max_u32(l->v_dim, op->u.attention.v_dim);
         uint64_t wanted = partials_of(op, o, t);
         if (l->partials_bytes < wanted) l->partials_bytes = wanted;
     }
@@ -127,7 +120,7 @@ static void *area(bt_cpu_layout *l, uint8_t *base, uint64_t *bytes, uint64_t cou
 static uint64_t place_thread(bt_cpu_layout *l, const bt_tape *t, uint8_t *base, bt_cpu_thread *th)
 {
     uint64_t bytes = 0, rows = t->limits.max_rows, pairs = rows * l->k;
-    uint64_t queries = l->head_dim > 0 ? BT_ATTN_QUERIES_MAX : 0;
+    uint64_t queries = l->v_dim > 0 ? BT_ATTN_QUERIES_MAX : 0;
     uint64_t experts = l->k > 0 ? (uint64_t)l->n_experts + 1 : 0, chunk = l->k > 0 ? BT_CPU_MOE_CHUNK : 0;
     if (pairs > UINT32_MAX) l->fits = false;
     th->kernel_scratch = area(l, base, &bytes, BT_KERNEL_SCRATCH_BYTES, 1);
@@ -136,10 +129,10 @@ static uint64_t place_thread(bt_cpu_layout *l, const bt_tape *t, uint8_t *base, 
     th->n_keys = area(l, base, &bytes, queries, sizeof(uint32_t));
     th->m = area(l, base, &bytes, queries, sizeof(float));
     th->l = area(l, base, &bytes, queries, sizeof(float));
-    th->acc = area(l, base, &bytes, queries * l->head_dim, sizeof(float));
+    th->acc = area(l, base, &bytes, queries * l->v_dim, sizeof(float));
     th->tile_m = area(l, base, &bytes, queries, sizeof(float));
     th->tile_l = area(l, base, &bytes, queries, sizeof(float));
-    th->tile_acc = area(l, base, &bytes, queries * l->head_dim, sizeof(float));
+    th->tile_acc = area(l, base, &bytes, queries * l->v_dim, sizeof(float));
     th->starts = area(l, base, &bytes, experts, sizeof(uint32_t));
     th->active = area(l, base, &bytes, experts, sizeof(uint32_t));
     th->pairs = area(l, base, &bytes, pairs, sizeof(uint32_t));
@@ -236,18 +229,16 @@ static void place_block(bt_cpu_plan *plan)
     }
 }
 
-static void widen_vectors(bt_cpu_plan *plan)
+static void fill_vectors(bt_cpu_plan *plan)
 {
     const bt_tape *t = plan->base.tape;
     uint64_t used = 0;
     for (uint32_t i = 0; i < t->n_ops; i++) {
-        uint32_t w = vector_weight(&t->ops[i]);
-        if (t->ops[i].kind == BT_OP_EMBED) plan->n_vocab = t->weights[t->ops[i].u.embed.weight].n_rows;
-        if (w == BT_NONE) continue;
-        const bt_view *v = &t->weights[w];
+        const bt_op *op = &t->ops[i];
+        if (op->kind == BT_OP_EMBED) plan->n_vocab = t->weights[op->u.embed.weight].n_rows;
         plan->vector_of_op[i] = used;
-        plan->cpu->kernels.widen[v->dtype](plan->vectors + used, v->data, v->n_cols);
-        used += ((uint64_t)v->n_cols + 15) / 16 * 16;
+        bt_cpu_vector_fill(&plan->cpu->kernels, t, op, plan->vectors + used);
+        used += bt_cpu_vector_floats(t, op);
     }
     assert(used * sizeof(float) == plan->layout.vectors_bytes);
 }
@@ -276,7 +267,7 @@ static bt_status cpu_plan_open(bt_backend *be, const bt_tape *t, bt_plan **out, 
         return st;
     }
     place_block(plan);
-    widen_vectors(plan);
+    fill_vectors(plan);
     bt_pool_run(cpu->pool, touch_areas, plan);
     *out = &plan->base;
     return BT_OK;
@@ -298,6 +289,7 @@ static void cpu_traffic(const bt_plan *p, bt_traffic *out)
         const bt_traffic *t = plan->threads[i].traffic;
         for (size_t c = 0; c < BT_N_CLASSES; c++) out->weights[c] += t->weights[c];
         out->kv += t->kv;
+        out->state += t->state;
         out->flops += t->flops;
     }
 }

@@ -4,10 +4,13 @@
  * nobody up. Which thread does an item changes no bit: an item is always a range of outputs, never of a reduction.
  *
  *   cpu.c             open and close, the memory of a plan
+ *   vectors.c         weights that ops keep as f32 vectors
  *   run.c             one step: checks, the region, the walk
- *   exec_rows.c       ops over token rows: embed, norm, rope, store, activations, route, select
+ *   exec_rows.c       ops over token rows: embed, norm, rope, store, activations, route, select, mix over depth
  *   exec_linear.c     linear
  *   exec_attention.c  attention
+ *   exec_mla.c        into and out of the latent space of attention
+ *   exec_recurrent.c  convolution and delta rule, whose states go from row to row
  *   exec_moe.c        mixtures of experts
  *   traffic.c         the count of bytes that all of them hand to kernels
  *   plant.c           a fault on purpose, in the test build only
@@ -27,6 +30,8 @@
 #define BT_CPU_MOE_CHUNK 72u
 /* An attention op is cut along the keys only if it has fewer items than this many per thread ... */
 #define BT_CPU_SPLIT_BELOW 4u
+/* A block of queries is cut no finer than this: it pays for the tile of keys that it shares. */
+#define BT_CPU_QUERIES_MIN 8u
 /* ... and if the partial results fit into this. */
 #define BT_CPU_PARTIALS_BYTES_MAX ((uint64_t)4 << 20)
 
@@ -51,7 +56,7 @@ typedef struct bt_cpu_thread {
     /* Attention: the running result and that of one tile, for up to BT_ATTN_QUERIES_MAX queries. */
     const float **q;
     uint32_t *n_keys;
-    float *m, *l, *acc; /* acc: [queries][head_dim] */
+    float *m, *l, *acc; /* acc: [queries][v_dim] */
     float *tile_m, *tile_l, *tile_acc;
     /* Experts: the step's (row, slot) pairs grouped by expert. */
     uint32_t *starts;          /* [n_experts + 1] into pairs */
@@ -73,7 +78,7 @@ typedef struct bt_cpu_layout {
     uint64_t partials_bytes;
     uint64_t vectors_bytes; /* a block of its own */
     /* Largest over the ops of the tape. */
-    uint32_t head_dim, n_experts, k, n_router;
+    uint32_t v_dim, n_experts, k, n_router;
     bool fits; /* in 64 bits */
 } bt_cpu_layout;
 
@@ -107,6 +112,13 @@ extern const bt_backend_vtable bt_cpu_backend;
 
 bt_status bt_cpu_run_step(bt_plan *p, const bt_step *s, bt_run_part part, bt_error *e);
 
+/* Weights that an op keeps as f32 vectors: how many floats, in whole cache lines; and their values, once. */
+uint64_t bt_cpu_vector_floats(const bt_tape *t, const bt_op *op);
+void bt_cpu_vector_fill(const bt_kernels *k, const bt_tape *t, const bt_op *op, float *y);
+const float *bt_cpu_vector(const bt_cpu_run *r, uint32_t op_i);
+const float *bt_cpu_taps(const bt_cpu_run *r, uint32_t op_i, size_t *stride); /* [n_taps] rows of [channels] */
+const float *bt_cpu_rates(const bt_cpu_run *r, uint32_t op_i);                /* [n_heads], after the gates' bias */
+
 /* Counts as handed to a kernel by this thread: rows [r0, r1) of a weight, multiplied with n_x activations; n floats of
  * a weight that is kept as a vector. */
 void bt_cpu_count_rows(const bt_cpu_run *r, size_t thread_i, bt_class class, const bt_view *w, uint64_t r0, uint64_t r1,
@@ -114,7 +126,7 @@ void bt_cpu_count_rows(const bt_cpu_run *r, size_t thread_i, bt_class class, con
 void bt_cpu_count_vector(const bt_cpu_run *r, size_t thread_i, uint32_t weight, uint64_t n);
 bt_class bt_cpu_class_of(const bt_cpu_run *r, uint32_t weight);
 
-/* y [n_cols] = row `row` of a matrix as f32: code times block scale. */
+/* y [n_cols] = row `row` of a matrix, not of BT_MXFP4, as f32: code times block scale. */
 void bt_cpu_widen_row(const bt_kernels *k, float *y, const bt_view *w, uint64_t row);
 
 #ifdef BT_TEST_BUILD
@@ -134,6 +146,12 @@ void bt_cpu_exec_route(const bt_cpu_run *r, uint32_t op_i, size_t thread_i);
 void bt_cpu_exec_select_rows(const bt_cpu_run *r, uint32_t op_i, size_t thread_i);
 void bt_cpu_exec_linear(const bt_cpu_run *r, uint32_t op_i, size_t thread_i);
 void bt_cpu_exec_attention(const bt_cpu_run *r, uint32_t op_i, size_t thread_i);
+void bt_cpu_exec_conv_silu(const bt_cpu_run *r, uint32_t op_i, size_t thread_i);
+void bt_cpu_exec_kda_gates(const bt_cpu_run *r, uint32_t op_i, size_t thread_i);
+void bt_cpu_exec_kda_step(const bt_cpu_run *r, uint32_t op_i, size_t thread_i);
+void bt_cpu_exec_mla_absorb(const bt_cpu_run *r, uint32_t op_i, size_t thread_i);
+void bt_cpu_exec_mla_values(const bt_cpu_run *r, uint32_t op_i, size_t thread_i);
+void bt_cpu_exec_res_mix(const bt_cpu_run *r, uint32_t op_i, size_t thread_i);
 void bt_cpu_exec_moe_up_gate(const bt_cpu_run *r, uint32_t op_i, size_t thread_i);
 void bt_cpu_exec_moe_down_sum(const bt_cpu_run *r, uint32_t op_i, size_t thread_i);
 void bt_cpu_exec_moe_values(const bt_cpu_run *r, uint32_t op_i, size_t thread_i);
@@ -178,6 +196,22 @@ static inline int32_t *bt_cpu_row_i32(const bt_cpu_run *r, bt_act a, uint64_t ro
 {
     assert(a.dtype == BT_I32);
     return (int32_t *)(void *)(r->plan->activations + a.offset + row * a.stride);
+}
+
+/* A state's first strip in the slot of a timeline. */
+static inline uint8_t *bt_cpu_state(const bt_cpu_run *r, const bt_state *s, uint32_t slot)
+{
+    return r->plan->states + slot * r->plan->base.tape->slot_bytes + s->offset;
+}
+
+/* y = act(g) * u for every bt_fn. */
+static inline void bt_cpu_act_mul(const bt_kernels *k, float *y, const float *g, const float *u, size_t n, uint32_t act,
+                                  bt_situ situ)
+{
+    if (act == BT_FN_SITU)
+        k->situ_mul(y, g, u, n, situ.beta, situ.linear_beta);
+    else
+        k->act_mul(y, g, u, n, (bt_act_kind)act);
 }
 
 static inline uint64_t bt_cpu_min(uint64_t a, uint64_t b)

@@ -1,7 +1,7 @@
 /*
  * Attention. The work of an op is cut into items: (segment, KV head, block of queries). The queries of a KV head are
  * its group's heads of every row, row by row, so that one pass over a tile of keys serves up to BT_ATTN_QUERIES_MAX of
- * them.
+ * them. Blocks are smaller where there would be too few for the threads: in latent attention one KV head serves all.
  *
  * A tile of BT_ATTN_TILE keys at a fixed position gives each query a partial result; partial results are merged in
  * ascending order. Either one thread walks the tiles of an item and merges as it goes, or, in steps with few items and
@@ -16,8 +16,9 @@
 typedef struct shape {
     const bt_op *op;
     const bt_state *k, *v;
-    uint32_t head_dim, n_strips;
-    uint32_t group; /* query heads per KV head */
+    uint32_t head_dim, v_dim, n_strips;
+    uint32_t group;     /* query heads per KV head */
+    uint64_t block_max; /* queries of an item */
 } shape;
 
 /* Queries [q0, q0 + n_q) of a segment and strip: query i is row i / group, head strip * group + i % group. */
@@ -31,14 +32,33 @@ typedef struct item {
 
 /* Where partial results lie. */
 typedef struct partial {
-    float *m, *l, *acc; /* [n_q], [n_q], [n_q][head_dim] */
+    float *m, *l, *acc; /* [n_q], [n_q], [n_q][v_dim] */
 } partial;
 
 /* Finds the segment of ever larger item numbers. */
 typedef struct cursor {
     uint32_t segment_i;
-    uint64_t first; /* item of the segment */
+    uint64_t first;      /* item of the segment, or task */
+    uint64_t first_item; /* of the segment, where tasks are counted */
 } cursor;
+
+static uint64_t n_tiles_of(const bt_segment *g)
+{
+    return bt_cpu_div_up((uint64_t)g->position + g->n_rows, BT_ATTN_TILE);
+}
+
+/* Small enough that queries times tiles give every thread several pieces; a whole number of the smallest blocks. */
+static uint64_t block_max_of(const bt_cpu_run *r, const shape *s)
+{
+    uint64_t n_threads = r->plan->cpu->n_threads, work = 0;
+    if (n_threads == 1) return BT_ATTN_QUERIES_MAX;
+    for (uint32_t i = 0; i < r->step->n_segments; i++) {
+        const bt_segment *g = &r->step->segments[i];
+        work += (uint64_t)g->n_rows * s->group * s->n_strips * n_tiles_of(g);
+    }
+    uint64_t share = bt_cpu_div_up(work, BT_CPU_SPLIT_BELOW * n_threads);
+    return bt_cpu_min(bt_cpu_div_up(share, BT_CPU_QUERIES_MIN) * BT_CPU_QUERIES_MIN, BT_ATTN_QUERIES_MAX);
+}
 
 static shape shape_of(const bt_cpu_run *r, uint32_t op_i)
 {
@@ -46,24 +66,39 @@ static shape shape_of(const bt_cpu_run *r, uint32_t op_i)
     const bt_op *op = bt_cpu_op(r, op_i);
     shape s = {.op = op, .k = &t->states[op->u.attention.k], .v = &t->states[op->u.attention.v]};
     s.head_dim = op->u.attention.head_dim;
+    s.v_dim = op->u.attention.v_dim;
     s.n_strips = s.k->n_strips;
     s.group = op->u.attention.n_heads / s.n_strips;
+    s.block_max = block_max_of(r, &s);
     return s;
 }
 
 static uint64_t n_blocks_of(const shape *s, const bt_segment *g)
 {
-    return bt_cpu_div_up((uint64_t)g->n_rows * s->group, BT_ATTN_QUERIES_MAX);
+    return bt_cpu_div_up((uint64_t)g->n_rows * s->group, s->block_max);
 }
 
-static uint64_t n_tiles_of(const bt_segment *g)
+static uint64_t n_items_of(const shape *s, const bt_segment *g)
 {
-    return bt_cpu_div_up((uint64_t)g->position + g->n_rows, BT_ATTN_TILE);
+    return n_blocks_of(s, g) * s->n_strips;
+}
+
+/* Queries of a block: about equal, at most block_max. */
+static uint64_t block_of(const shape *s, const bt_segment *g)
+{
+    return bt_cpu_div_up((uint64_t)g->n_rows * s->group, n_blocks_of(s, g));
 }
 
 static uint32_t position_of(const shape *s, const item *it, uint64_t i)
 {
     return it->segment->position + (uint32_t)((it->q0 + i) / s->group);
+}
+
+/* True if the first head of some row is among an item's queries. The row's other blocks read the same keys again, soon
+ * after and nearby: they are counted once. */
+static bool counts_keys(const shape *s, const item *it)
+{
+    return it->q0 % s->group == 0 || it->q0 / s->group != (it->q0 + it->n_q - 1) / s->group;
 }
 
 /* One tile of an item into a fresh partial result. */
@@ -79,19 +114,18 @@ static void compute_tile(const bt_cpu_run *r, const shape *s, const item *it, ui
         th->q[i] = bt_cpu_row(r, q, row) + head * s->head_dim;
         th->n_keys[i] = n_seen <= first_key ? 0 : (uint32_t)bt_cpu_min(n_seen - first_key, BT_ATTN_TILE);
     }
-    const uint8_t *slot = r->plan->states + it->segment->slot * r->plan->base.tape->slot_bytes;
-    uint64_t row_bytes = (uint64_t)s->head_dim * bt_dtype_bits((bt_dtype)s->k->dtype) / 8;
+    uint64_t row_bytes = (uint64_t)s->k->width * bt_dtype_bits((bt_dtype)s->k->dtype) / 8;
     bt_attn a = {
         .q = th->q,
         .n_keys = th->n_keys,
         .n_q = it->n_q,
-        .k = slot + s->k->offset + it->strip * s->k->strip_bytes + first_key * row_bytes,
-        .v = slot + s->v->offset + it->strip * s->v->strip_bytes + first_key * row_bytes,
+        .k = bt_cpu_state(r, s->k, it->segment->slot) + it->strip * s->k->strip_bytes + first_key * row_bytes,
+        .v = bt_cpu_state(r, s->v, it->segment->slot) + it->strip * s->v->strip_bytes + first_key * row_bytes,
         .kv_dtype = (bt_dtype)s->k->dtype,
         .head_dim = s->head_dim,
-        .v_dim = s->head_dim,
-        .k_stride = s->head_dim,
-        .v_stride = s->head_dim,
+        .v_dim = s->v_dim,
+        .k_stride = s->k->width,
+        .v_stride = s->v->width,
         .scale = s->op->u.attention.scale,
         .m = p.m,
         .l = p.l,
@@ -99,15 +133,16 @@ static void compute_tile(const bt_cpu_run *r, const shape *s, const item *it, ui
         .scratch = th->kernel_scratch,
     };
     r->plan->cpu->kernels.attn_tile(&a);
-    th->traffic->kv += 2 * row_bytes * th->n_keys[it->n_q - 1]; /* the last query sees most */
-    for (size_t i = 0; i < it->n_q; i++) th->traffic->flops += 4 * (uint64_t)s->head_dim * th->n_keys[i];
+    uint64_t n_strips = s->k == s->v ? 1 : 2; /* the last query sees most */
+    if (counts_keys(s, it)) th->traffic->kv += n_strips * row_bytes * th->n_keys[it->n_q - 1];
+    for (size_t i = 0; i < it->n_q; i++) th->traffic->flops += 2 * ((uint64_t)s->head_dim + s->v_dim) * th->n_keys[i];
 }
 
 static void merge(const bt_cpu_run *r, const shape *s, const item *it, partial into, partial p)
 {
     for (size_t i = 0; i < it->n_q; i++)
-        r->plan->cpu->kernels.attn_merge(&into.m[i], &into.l[i], into.acc + i * s->head_dim, p.m[i], p.l[i],
-                                         p.acc + i * s->head_dim, s->head_dim);
+        r->plan->cpu->kernels.attn_merge(&into.m[i], &into.l[i], into.acc + i * s->v_dim, p.m[i], p.l[i],
+                                         p.acc + i * s->v_dim, s->v_dim);
 }
 
 static void finish(const bt_cpu_run *r, const shape *s, const item *it, partial p)
@@ -116,30 +151,33 @@ static void finish(const bt_cpu_run *r, const shape *s, const item *it, partial 
     for (size_t i = 0; i < it->n_q; i++) {
         uint64_t row = it->segment->row + (it->q0 + i) / s->group;
         uint64_t head = (uint64_t)it->strip * s->group + (it->q0 + i) % s->group;
-        r->plan->cpu->kernels.attn_finish(bt_cpu_row(r, y, row) + head * s->head_dim, p.acc + i * s->head_dim, p.l[i],
-                                          s->head_dim);
+        r->plan->cpu->kernels.attn_finish(bt_cpu_row(r, y, row) + head * s->v_dim, p.acc + i * s->v_dim, p.l[i],
+                                          s->v_dim);
     }
 }
 
 /* ---- one thread walks the tiles -----------------------------------------------------------------------------------
  */
 
-/* Items of a segment: strip by strip; in a strip the last block, which sees most keys, comes first. */
+/* Item i of a segment: strip by strip; in a strip the last block, which sees most keys, comes first. */
+static item item_of(const shape *s, const bt_segment *g, uint64_t i)
+{
+    uint64_t n_blocks = n_blocks_of(s, g), size = block_of(s, g);
+    item it = {.segment = g, .strip = (uint32_t)(i / n_blocks), .q0 = (n_blocks - 1 - i % n_blocks) * size};
+    it.n_q = (size_t)bt_cpu_min(size, (uint64_t)g->n_rows * s->group - it.q0);
+    it.n_tiles = position_of(s, &it, it.n_q - 1) / BT_ATTN_TILE + 1;
+    return it;
+}
+
 static item item_at(const bt_cpu_run *r, const shape *s, cursor *c, uint64_t item_i)
 {
     const bt_segment *g = &r->step->segments[c->segment_i];
-    uint64_t n_blocks = n_blocks_of(s, g);
-    while (item_i - c->first >= n_blocks * s->n_strips) {
-        c->first += n_blocks * s->n_strips;
+    while (item_i - c->first >= n_items_of(s, g)) {
+        c->first += n_items_of(s, g);
         g = &r->step->segments[++c->segment_i];
-        n_blocks = n_blocks_of(s, g);
     }
     assert(c->segment_i < r->step->n_segments);
-    uint64_t block = n_blocks - 1 - (item_i - c->first) % n_blocks;
-    item it = {.segment = g, .strip = (uint32_t)((item_i - c->first) / n_blocks), .q0 = block * BT_ATTN_QUERIES_MAX};
-    it.n_q = (size_t)bt_cpu_min(BT_ATTN_QUERIES_MAX, (uint64_t)g->n_rows * s->group - it.q0);
-    it.n_tiles = position_of(s, &it, it.n_q - 1) / BT_ATTN_TILE + 1;
-    return it;
+    return item_of(s, g, item_i - c->first);
 }
 
 static void walk_item(const bt_cpu_run *r, const shape *s, const item *it, bt_cpu_thread *th)
@@ -165,20 +203,19 @@ typedef struct split {
 /* True if the op is better cut along the keys: too few items for the threads, several tiles, and room for all. */
 static bool wants_split(const bt_cpu_run *r, const shape *s, split *sp)
 {
-    uint64_t n_items = 0, n_tiles_max = 0, n_rows_max = 0, n_threads = r->plan->cpu->n_threads;
+    uint64_t n_items = 0, n_tiles_max = 0, n_q_max = 0, n_threads = r->plan->cpu->n_threads;
     sp->n_tasks = 0;
     for (uint32_t i = 0; i < r->step->n_segments; i++) {
         const bt_segment *g = &r->step->segments[i];
-        if (n_blocks_of(s, g) != 1) return false;
-        n_items += s->n_strips;
-        sp->n_tasks += s->n_strips * n_tiles_of(g);
-        if (n_tiles_max < n_tiles_of(g)) n_tiles_max = n_tiles_of(g);
-        if (n_rows_max < g->n_rows) n_rows_max = g->n_rows;
+        n_items += n_items_of(s, g);
         if (n_items >= BT_CPU_SPLIT_BELOW * n_threads) return false;
+        sp->n_tasks += n_items_of(s, g) * n_tiles_of(g);
+        if (n_tiles_max < n_tiles_of(g)) n_tiles_max = n_tiles_of(g);
+        if (n_q_max < block_of(s, g)) n_q_max = block_of(s, g);
     }
-    assert(n_rows_max > 0);
-    sp->n_q_max = (size_t)n_rows_max * s->group;
-    sp->slot_floats = (sp->n_q_max * (s->head_dim + 2) + 15) / 16 * 16;
+    assert(n_q_max > 0);
+    sp->n_q_max = (size_t)n_q_max;
+    sp->slot_floats = (n_q_max * (s->v_dim + 2) + 15) / 16 * 16;
     if (n_threads == 1 || n_tiles_max == 1) return false;
     return sp->n_tasks <= r->plan->layout.partials_bytes / sizeof(float) / sp->slot_floats;
 }
@@ -189,26 +226,27 @@ static partial partial_at(const bt_cpu_run *r, const split *sp, uint64_t task)
     return (partial){.acc = slot + 2 * sp->n_q_max, .m = slot, .l = slot + sp->n_q_max};
 }
 
-/* Task numbers run over segments, strips and tiles. */
+/* Task numbers run over segments, items and tiles: as many tiles for each of a segment's items, some of which then see
+ * no key in the last ones. */
 static void do_task(const bt_cpu_run *r, const shape *s, const split *sp, cursor *c, uint64_t task, bt_cpu_thread *th)
 {
     const bt_segment *g = &r->step->segments[c->segment_i];
-    while (task - c->first >= n_tiles_of(g) * s->n_strips) {
-        c->first += n_tiles_of(g) * s->n_strips;
+    while (task - c->first >= n_items_of(s, g) * n_tiles_of(g)) {
+        c->first += n_items_of(s, g) * n_tiles_of(g);
+        c->first_item += n_items_of(s, g);
         g = &r->step->segments[++c->segment_i];
     }
-    item it = {.segment = g, .n_q = (size_t)g->n_rows * s->group, .n_tiles = n_tiles_of(g)};
-    it.strip = (uint32_t)((task - c->first) / it.n_tiles);
-    uint64_t tile = (task - c->first) % it.n_tiles;
+    uint64_t n_tiles = n_tiles_of(g), item_i = (task - c->first) / n_tiles, tile = (task - c->first) % n_tiles;
+    item it = item_of(s, g, item_i);
     compute_tile(r, s, &it, tile, partial_at(r, sp, task), th);
 
     /* Who arrives last sees all partial results (acquire and release), and leaves the count at zero for the next op. */
-    bt_cpu_counter *arrivals = &r->plan->arrivals[(uint64_t)c->segment_i * s->n_strips + it.strip];
+    bt_cpu_counter *arrivals = &r->plan->arrivals[c->first_item + item_i];
     uint64_t n_done = atomic_fetch_add_explicit(&arrivals->next, 1, memory_order_acq_rel) + 1;
-    if (n_done < it.n_tiles) return;
+    if (n_done < n_tiles) return;
     atomic_store_explicit(&arrivals->next, 0, memory_order_relaxed);
     partial sum = partial_at(r, sp, task - tile);
-    for (uint64_t t = 1; t < it.n_tiles; t++) merge(r, s, &it, sum, partial_at(r, sp, task - tile + t));
+    for (uint64_t t = 1; t < n_tiles; t++) merge(r, s, &it, sum, partial_at(r, sp, task - tile + t));
     finish(r, s, &it, sum);
 }
 
@@ -224,7 +262,7 @@ void bt_cpu_exec_attention(const bt_cpu_run *r, uint32_t op_i, size_t thread_i)
         return;
     }
     uint64_t n_items = 0;
-    for (uint32_t i = 0; i < r->step->n_segments; i++) n_items += s.n_strips * n_blocks_of(&s, &r->step->segments[i]);
+    for (uint32_t i = 0; i < r->step->n_segments; i++) n_items += n_items_of(&s, &r->step->segments[i]);
     while (bt_cpu_claim(r, op_i, n_items, 1, &claimed)) {
         item it = item_at(r, &s, &c, claimed.begin);
         walk_item(r, &s, &it, th);

@@ -4,7 +4,7 @@
  *   up and gate:   an expert that was chosen, and a chunk of its output rows;
  *   down, values:  a chunk of output rows, for all chosen experts, because the sum over a row's experts happens there.
  * The order of that sum is the numeric contract: y + ((w_0 d_0 + w_1 d_1 + ...) + shared), slots in the order of
- * selection, each weight after its expert's last product. How rows share an expert changes nothing (kernels promise
+ * selection, each weight after its expert's last product; a sum that starts afresh lacks the y. How rows share an expert changes nothing (kernels promise
  * it).
  */
 #include <string.h>
@@ -92,8 +92,8 @@ static void up_gate_rows(const bt_cpu_run *r, const bt_op *op, uint32_t expert, 
     bt_cpu_count_rows(r, thread_i, class, up, r0, r1, a.n_x);
     for (uint32_t i = begin; i < end; i++) {
         float *y = bt_cpu_row(r, h, 0) + th->y_rows[i] + r0;
-        kernels->act_mul(y, y, th->up + (uint64_t)(i - begin) * BT_CPU_MOE_CHUNK, r1 - r0,
-                         (bt_act_kind)op->u.moe_up_gate.act);
+        bt_cpu_act_mul(kernels, y, y, th->up + (uint64_t)(i - begin) * BT_CPU_MOE_CHUNK, r1 - r0, op->u.moe_up_gate.act,
+                       op->u.moe_up_gate.situ);
     }
 }
 
@@ -165,6 +165,7 @@ void bt_cpu_exec_moe_down_sum(const bt_cpu_run *r, uint32_t op_i, size_t thread_
     bt_cpu_thread *th = &r->plan->threads[thread_i];
     bt_routes routes = op->u.moe_down_sum.routes;
     bt_act y = op->u.moe_down_sum.y, h = op->u.moe_down_sum.h, shared = op->u.moe_down_sum.shared;
+    bool add = op->u.moe_down_sum.add;
     uint32_t k = routes.ids.width, width = h.width / k, n_pairs = r->step->n_rows * k;
     uint32_t n_active = group_pairs(r, routes, op->u.moe_down_sum.n_experts, th);
     for (uint32_t i = 0; i < n_pairs; i++)
@@ -177,9 +178,10 @@ void bt_cpu_exec_moe_down_sum(const bt_cpu_run *r, uint32_t op_i, size_t thread_
         size_t n = (size_t)(it.end - it.begin);
         expert_outputs(r, &a, op->u.moe_down_sum.down, op->u.moe_down_sum.stride, n_active, it.begin, it.end, thread_i);
         for (uint32_t row = 0; row < r->step->n_rows; row++) {
-            weighted_sum(r, routes, th->sum, row, n, th);
-            if (shared.width > 0) kernels->add(th->sum, bt_cpu_row(r, shared, row) + it.begin, n);
-            kernels->add(bt_cpu_row(r, y, row) + it.begin, th->sum, n);
+            float *to = bt_cpu_row(r, y, row) + it.begin, *sum = add ? th->sum : to;
+            weighted_sum(r, routes, sum, row, n, th);
+            if (shared.width > 0) kernels->add(sum, bt_cpu_row(r, shared, row) + it.begin, n);
+            if (add) kernels->add(to, sum, n);
         }
     }
 }

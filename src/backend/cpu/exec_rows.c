@@ -27,6 +27,7 @@ static float scale_at(const bt_view *w, uint64_t i)
 
 void bt_cpu_widen_row(const bt_kernels *k, float *y, const bt_view *w, uint64_t row)
 {
+    assert(w->dtype != BT_MXFP4);
     uint64_t row_bytes = (uint64_t)w->n_cols * bt_dtype_bits((bt_dtype)w->dtype) / 8;
     k->widen[w->dtype](y, (const uint8_t *)w->data + row * row_bytes, w->n_cols);
     if (w->scale == NULL) return;
@@ -51,12 +52,13 @@ void bt_cpu_exec_rms_norm(const bt_cpu_run *r, uint32_t op_i, size_t thread_i)
 {
     const bt_op *op = bt_cpu_op(r, op_i);
     bt_act x = op->u.rms_norm.x, y = op->u.rms_norm.y;
-    const float *w = r->plan->vectors + r->plan->vector_of_op[op_i];
+    const float *w = bt_cpu_vector(r, op_i);
+    uint32_t n_stored = r->plan->base.tape->weights[op->u.rms_norm.weight].n_cols; /* heads may share them */
     bt_cpu_items it;
     while (bt_cpu_claim(r, op_i, bt_cpu_n_rows(r, x), 1, &it)) {
         r->plan->cpu->kernels.rms_norm(bt_cpu_row(r, y, it.begin), bt_cpu_row(r, x, it.begin), w, x.width,
                                        op->u.rms_norm.n_groups, op->u.rms_norm.eps);
-        bt_cpu_count_vector(r, thread_i, op->u.rms_norm.weight, x.width);
+        bt_cpu_count_vector(r, thread_i, op->u.rms_norm.weight, n_stored);
     }
 }
 
@@ -120,8 +122,7 @@ void bt_cpu_exec_store(const bt_cpu_run *r, uint32_t op_i, size_t thread_i)
     bt_cpu_items it;
     while (bt_cpu_claim(r, op_i, r->step->n_rows, 1, &it)) {
         const bt_segment *g = segment_of(r->step, it.begin);
-        uint8_t *state = r->plan->states + g->slot * t->slot_bytes + s->offset;
-        uint8_t *y = state + (g->position + (it.begin - g->row)) * row_bytes;
+        uint8_t *y = bt_cpu_state(r, s, g->slot) + (g->position + (it.begin - g->row)) * row_bytes;
         const float *x = bt_cpu_row(r, op->u.store.x, it.begin);
         for (uint32_t i = 0; i < s->n_strips; i++)
             r->plan->cpu->kernels.narrow[s->dtype](y + i * s->strip_bytes, x + (uint64_t)i * s->width, s->width);
@@ -162,8 +163,8 @@ void bt_cpu_exec_act_mul(const bt_cpu_run *r, uint32_t op_i, size_t thread_i)
     bt_act y = op->u.act_mul.y, g = op->u.act_mul.g, u = op->u.act_mul.u;
     columns c;
     while (claim_columns(r, op_i, y, &c))
-        r->plan->cpu->kernels.act_mul(bt_cpu_row(r, y, c.row) + c.begin, bt_cpu_row(r, g, c.row) + c.begin,
-                                      bt_cpu_row(r, u, c.row) + c.begin, c.n, (bt_act_kind)op->u.act_mul.act);
+        bt_cpu_act_mul(&r->plan->cpu->kernels, bt_cpu_row(r, y, c.row) + c.begin, bt_cpu_row(r, g, c.row) + c.begin,
+                       bt_cpu_row(r, u, c.row) + c.begin, c.n, op->u.act_mul.act, op->u.act_mul.situ);
 }
 
 void bt_cpu_exec_route(const bt_cpu_run *r, uint32_t op_i, size_t thread_i)
@@ -175,12 +176,14 @@ void bt_cpu_exec_route(const bt_cpu_run *r, uint32_t op_i, size_t thread_i)
     while (bt_cpu_claim(r, op_i, r->step->n_rows, 1, &it)) {
         bt_route a = {
             .logits = bt_cpu_row(r, logits, it.begin),
-            .bias = op->u.route.bias == BT_NONE ? NULL : r->plan->vectors + r->plan->vector_of_op[op_i],
+            .bias = op->u.route.bias == BT_NONE ? NULL : bt_cpu_vector(r, op_i),
             .n = logits.width,
             .k = routes.ids.width,
             .score = (bt_score_kind)op->u.route.score,
             .renormalise = op->u.route.renormalise,
             .scale = op->u.route.scale,
+            .n_groups = op->u.route.n_groups,
+            .n_active_groups = op->u.route.n_active_groups,
             .force = op->u.route.force,
             .ids = bt_cpu_row_i32(r, routes.ids, it.begin),
             .weights = bt_cpu_row(r, routes.weights, it.begin),
@@ -199,4 +202,17 @@ void bt_cpu_exec_select_rows(const bt_cpu_run *r, uint32_t op_i, size_t thread_i
     bt_cpu_items it;
     while (bt_cpu_claim(r, op_i, r->step->n_logit_rows, 1, &it))
         memcpy(bt_cpu_row(r, y, it.begin), bt_cpu_row(r, x, r->step->logit_rows[it.begin]), x.width * sizeof(float));
+}
+
+void bt_cpu_exec_res_mix(const bt_cpu_run *r, uint32_t op_i, size_t thread_i)
+{
+    const bt_op *op = bt_cpu_op(r, op_i);
+    bt_act y = op->u.res_mix.y, sources = op->u.res_mix.sources;
+    const float *u = bt_cpu_vector(r, op_i);
+    bt_cpu_items it;
+    while (bt_cpu_claim(r, op_i, bt_cpu_n_rows(r, y), 1, &it)) {
+        r->plan->cpu->kernels.res_mix(bt_cpu_row(r, y, it.begin), bt_cpu_row(r, sources, it.begin),
+                                      op->u.res_mix.stride, op->u.res_mix.n_sources, u, y.width, op->u.res_mix.eps);
+        bt_cpu_count_vector(r, thread_i, op->u.res_mix.norm, y.width); /* norm and projection are one vector here */
+    }
 }

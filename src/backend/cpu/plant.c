@@ -30,7 +30,8 @@ static void linear_in_two_orders(const bt_linear *a, size_t r0, size_t r1)
 void bt_cpu_plant_reduction_order(bt_plan *p)
 {
     bt_cpu_plan *plan = (bt_cpu_plan *)p;
-    for (size_t i = 0; i < BT_N_WEIGHT_DTYPES; i++) plan->cpu->kernels.linear[i] = linear_in_two_orders;
+    for (size_t i = 0; i < BT_N_WEIGHT_DTYPES; i++)
+        if (i != BT_MXFP4) plan->cpu->kernels.linear[i] = linear_in_two_orders;
 }
 
 #endif

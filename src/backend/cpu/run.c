@@ -58,6 +58,12 @@ static const exec_fn EXEC[BT_N_OPS] = {
     [BT_OP_MOE_DOWN_SUM] = bt_cpu_exec_moe_down_sum,
     [BT_OP_MOE_VALUES] = bt_cpu_exec_moe_values,
     [BT_OP_SELECT_ROWS] = bt_cpu_exec_select_rows,
+    [BT_OP_CONV_SILU] = bt_cpu_exec_conv_silu,
+    [BT_OP_KDA_GATES] = bt_cpu_exec_kda_gates,
+    [BT_OP_KDA_STEP] = bt_cpu_exec_kda_step,
+    [BT_OP_MLA_ABSORB] = bt_cpu_exec_mla_absorb,
+    [BT_OP_MLA_VALUES] = bt_cpu_exec_mla_values,
+    [BT_OP_RES_MIX] = bt_cpu_exec_res_mix,
 };
 
 static void walk(void *arg, size_t thread_i)

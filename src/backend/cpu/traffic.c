@@ -12,13 +12,15 @@ bt_class bt_cpu_class_of(const bt_cpu_run *r, uint32_t weight)
 }
 
 /* Codes, and the scales of the blocks of rows that begin in the range: ranges that share a block share its scales, and
- * all ranges of a matrix add up to all of it. */
+ * all ranges of a matrix add up to all of it. Blocks of MXFP4 are of one row. */
 void bt_cpu_count_rows(const bt_cpu_run *r, size_t thread_i, bt_class class, const bt_view *w, uint64_t r0, uint64_t r1,
                        uint64_t n_x)
 {
     assert(r0 <= r1 && r1 <= w->n_rows);
     uint64_t bytes = (r1 - r0) * w->n_cols * bt_dtype_bits((bt_dtype)w->dtype) / 8;
-    if (w->scale != NULL) {
+    if (w->dtype == BT_MXFP4) {
+        bytes += (r1 - r0) * (w->n_cols / BT_MXFP4_BLOCK);
+    } else if (w->scale != NULL) {
         uint64_t n_blocks = bt_cpu_div_up(r1, BT_SCALE_BLOCK) - bt_cpu_div_up(r0, BT_SCALE_BLOCK);
         bytes += n_blocks * bt_cpu_div_up(w->n_cols, BT_SCALE_BLOCK) * bt_dtype_bits((bt_dtype)w->scale_dtype) / 8;
     }
