@@ -34,7 +34,7 @@ bt_jv bt_js_strip(bt_jx *x, const bt_js *s, const bt_js *chars, bt_strip_sides s
 bt_jv bt_js_replace(bt_jx *x, const bt_js *s, const bt_js *old, const bt_js *new, int64_t count);
 typedef enum bt_case { CASE_UPPER, CASE_LOWER, CASE_CAPITAL, CASE_TITLE, CASE_SWAP, CASE_FOLD } bt_case;
 bt_jv bt_js_to_case(bt_jx *x, const bt_js *s, bt_case to);
-void bt_out_case(bt_jx *x, const bt_js *s, size_t from, size_t to, bt_case which); /* UPPER and LOWER */
+void bt_out_case(bt_jx *x, const bt_js *s, size_t size, bt_case which); /* its first bytes; UPPER and LOWER */
 bt_jv bt_js_center(bt_jx *x, const bt_js *s, size_t width, const bt_js *fill);
 bt_jv bt_js_split_last(bt_jx *x, const bt_js *s, const bt_js *sep); /* s.rsplit(sep, 1)[0] */
 bool bt_js_is_case(const bt_js *s, bool upper);                     /* isupper, islower */

@@ -134,11 +134,11 @@ static bt_jv filter_title(bt_jx *x, bt_jv v, const bt_jargs *a)
             end += n;
         bt_js word = {.data = s->data + at, .size = end - at, .message = s->message};
         word.marks = s->marks == NULL ? NULL : s->marks + at;
-        bt_out_case(x, &word, 0, first, CASE_UPPER);
+        bt_out_case(x, &word, first, CASE_UPPER);
         word.data += first;
         word.size -= first;
         if (word.marks != NULL) word.marks += first;
-        bt_out_case(x, &word, 0, word.size, CASE_LOWER);
+        bt_out_case(x, &word, word.size, CASE_LOWER);
         at = end;
     }
     return bt_out_take(x, begin, v.message);
@@ -148,7 +148,7 @@ static bt_jv filter_wordcount(bt_jx *x, bt_jv v, const bt_jargs *a)
 {
     if (!none_given(x, a, "wordcount")) return bt_jv_of(JV_FAIL);
     v = bt_jv_str(x, v);
-    if (bt_failed(v) || !bt_jx_charge_scan(x, v.s)) return bt_jv_of(JV_FAIL);
+    if (bt_failed(v) || !bt_jx_charge_scan(x, v.s->size)) return bt_jv_of(JV_FAIL);
     int64_t words = 0;
     bool inside = false;
     for (size_t at = 0, n; at < v.s->size; at += n) {

@@ -219,6 +219,7 @@ static bool write_float(bt_jx *x, number_text *t, const spec *s, double v)
         (void)bt_jx_fail(x, "a precision beyond %zu is not supported", PRECISION_MAX - 1);
         return false;
     }
+    if (!bt_jx_charge_float(x, s->has_precision ? precision : 0)) return false;
     if (percent) v *= 100;
     t->finite = isfinite(v);
     bool negative = signbit(v) && !isnan(v);

@@ -111,7 +111,7 @@ static bool test_number(bt_jx *x, bt_jv v, const bt_jv *args)
 static bool text_is_case(bt_jx *x, bt_jv v, bool upper)
 {
     v = bt_jv_str(x, v);
-    return !bt_failed(v) && bt_jx_charge_scan(x, v.s) && bt_js_is_case(v.s, upper);
+    return !bt_failed(v) && bt_jx_charge_scan(x, v.s->size) && bt_js_is_case(v.s, upper);
 }
 
 static bool test_lower(bt_jx *x, bt_jv v, const bt_jv *args)

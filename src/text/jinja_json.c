@@ -215,7 +215,7 @@ static bool write_scalar(writer *w, bt_jv v)
         put_js(w, v.s);
         return true;
     case JV_FLOAT:
-        bt_out_add(w->x, text, bt_pyjson_float(v.f, text), false);
+        if (bt_jx_charge_float(w->x, 0)) bt_out_add(w->x, text, bt_pyjson_float(v.f, text), false);
         return true;
     default:
         return false;

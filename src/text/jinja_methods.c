@@ -69,29 +69,39 @@ static bt_jv like(bt_jx *x, const bt_js *self, bt_jv v)
 
 /* ---- case -------------------------------------------------------------------------------------------------------- */
 
-/* Sigma ends a word in another shape: nothing cased after it, something cased before it. */
-static bool is_final_sigma(const bt_js *s, size_t at)
+static bool is_cased(uint32_t c)
 {
-    size_t length = 0, before = at, after = at + 2;
-    uint32_t c = 0;
-    bool cased = false;
-    for (; before > 0; before -= length) {
-        c = char_before(s, before, &length);
-        if (!bt_py_is_case_ignorable(c)) break;
-    }
-    if (before > 0) cased = bt_py_is_lower(c) || bt_py_is_upper(c) || bt_py_is_title(c);
-    for (; cased && after < s->size; after += length) {
-        c = char_at(s, after, &length);
-        if (!bt_py_is_case_ignorable(c)) return !(bt_py_is_lower(c) || bt_py_is_upper(c) || bt_py_is_title(c));
-    }
-    return cased;
+    return bt_py_is_lower(c) || bt_py_is_upper(c) || bt_py_is_title(c);
 }
 
-static size_t lower_at(const bt_js *s, size_t at, uint32_t c, uint32_t out[BT_PY_CASE_MAX])
+/* A walk over a string that maps its characters. Sigma ends a word in another shape: something cased before it, nothing
+ * cased after it, whatever ignorable stands between. What was before is remembered, since looking back at every sigma
+ * would take quadratic time; what comes after is looked at by one sigma only, for it is cased itself. */
+typedef struct casing {
+    const bt_js *s;
+    bool after_cased;
+} casing;
+
+static bool is_final_sigma(const casing *w, size_t at)
+{
+    const bt_js *s = w->s;
+    for (size_t after = at + 2, length; w->after_cased && after < s->size; after += length) {
+        uint32_t c = char_at(s, after, &length);
+        if (!bt_py_is_case_ignorable(c)) return !is_cased(c);
+    }
+    return w->after_cased;
+}
+
+static size_t to_lower(const casing *w, size_t at, uint32_t c, uint32_t out[BT_PY_CASE_MAX])
 {
     if (c != 0x3a3) return bt_py_to_lower(c, out);
-    out[0] = is_final_sigma(s, at) ? 0x3c2 : 0x3c3;
+    out[0] = is_final_sigma(w, at) ? 0x3c2 : 0x3c3;
     return 1;
+}
+
+static void pass(casing *w, uint32_t c)
+{
+    if (!bt_py_is_case_ignorable(c)) w->after_cased = is_cased(c);
 }
 
 static void add_mapped(bt_jx *x, const uint32_t *mapped, size_t n, bool message)
@@ -99,19 +109,21 @@ static void add_mapped(bt_jx *x, const uint32_t *mapped, size_t n, bool message)
     for (size_t i = 0; i < n; i++) bt_out_char(x, mapped[i], message);
 }
 
-void bt_out_case(bt_jx *x, const bt_js *s, size_t from, size_t to, bt_case which)
+void bt_out_case(bt_jx *x, const bt_js *s, size_t size, bt_case which)
 {
     uint32_t mapped[BT_PY_CASE_MAX];
-    for (size_t at = from, length; at < to && !x->failed; at += length) {
+    casing w = {.s = s};
+    for (size_t at = 0, length; at < size && !x->failed; at += length) {
         uint32_t c = char_at(s, at, &length);
-        size_t n = which == CASE_UPPER ? bt_py_to_upper(c, mapped) : lower_at(s, at, c, mapped);
+        size_t n = which == CASE_UPPER ? bt_py_to_upper(c, mapped) : to_lower(&w, at, c, mapped);
         add_mapped(x, mapped, n, bt_js_range_message(s, at, at + length));
+        pass(&w, c);
     }
 }
 
-static size_t map_swapped(const bt_js *s, size_t at, uint32_t c, uint32_t out[BT_PY_CASE_MAX])
+static size_t map_swapped(const casing *w, size_t at, uint32_t c, uint32_t out[BT_PY_CASE_MAX])
 {
-    if (bt_py_is_upper(c)) return lower_at(s, at, c, out);
+    if (bt_py_is_upper(c)) return to_lower(w, at, c, out);
     if (bt_py_is_lower(c)) return bt_py_to_upper(c, out);
     out[0] = c;
     return 1;
@@ -121,6 +133,7 @@ bt_jv bt_js_to_case(bt_jx *x, const bt_js *s, bt_case to)
 {
     size_t begin = bt_out_begin(x);
     bool in_word = false; /* of title(): the last character was cased */
+    casing w = {.s = s};
     uint32_t mapped[BT_PY_CASE_MAX];
     for (size_t at = 0, length, n; at < s->size && !x->failed; at += length) {
         uint32_t c = char_at(s, at, &length);
@@ -132,10 +145,11 @@ bt_jv bt_js_to_case(bt_jx *x, const bt_js *s, bt_case to)
         } else if (to == CASE_FOLD) {
             n = bt_py_to_folded(c, mapped);
         } else {
-            n = to == CASE_SWAP ? map_swapped(s, at, c, mapped) : lower_at(s, at, c, mapped);
+            n = to == CASE_SWAP ? map_swapped(&w, at, c, mapped) : to_lower(&w, at, c, mapped);
         }
-        in_word = bt_py_is_lower(c) || bt_py_is_upper(c) || bt_py_is_title(c);
+        in_word = is_cased(c);
         add_mapped(x, mapped, n, bt_js_range_message(s, at, at + length));
+        pass(&w, c);
     }
     return like(x, s, bt_out_take(x, begin, s->message));
 }
@@ -184,7 +198,7 @@ static bool is_alnum(uint32_t c)
 
 static bt_jv all_are(bt_jx *x, bt_jv self, const bt_jargs *a, const char *what, bool (*is)(uint32_t), bool if_empty)
 {
-    if (!bt_jargs_positional(x, a, what, 0, 0) || !bt_jx_charge_scan(x, self.s)) return bt_jv_of(JV_FAIL);
+    if (!bt_jargs_positional(x, a, what, 0, 0) || !bt_jx_charge_scan(x, self.s->size)) return bt_jv_of(JV_FAIL);
     bool all = if_empty || self.s->size > 0;
     for (size_t at = 0, length; at < self.s->size && all; at += length) all = is(char_at(self.s, at, &length));
     return bt_jv_bool(all, self.message);
@@ -248,19 +262,19 @@ bool bt_js_is_case(const bt_js *s, bool upper)
 
 static bt_jv str_isupper(bt_jx *x, bt_jv self, const bt_jargs *a)
 {
-    if (!bt_jargs_positional(x, a, "isupper", 0, 0) || !bt_jx_charge_scan(x, self.s)) return bt_jv_of(JV_FAIL);
+    if (!bt_jargs_positional(x, a, "isupper", 0, 0) || !bt_jx_charge_scan(x, self.s->size)) return bt_jv_of(JV_FAIL);
     return bt_jv_bool(bt_js_is_case(self.s, true), self.message);
 }
 
 static bt_jv str_islower(bt_jx *x, bt_jv self, const bt_jargs *a)
 {
-    if (!bt_jargs_positional(x, a, "islower", 0, 0) || !bt_jx_charge_scan(x, self.s)) return bt_jv_of(JV_FAIL);
+    if (!bt_jargs_positional(x, a, "islower", 0, 0) || !bt_jx_charge_scan(x, self.s->size)) return bt_jv_of(JV_FAIL);
     return bt_jv_bool(bt_js_is_case(self.s, false), self.message);
 }
 
 static bt_jv str_istitle(bt_jx *x, bt_jv self, const bt_jargs *a)
 {
-    if (!bt_jargs_positional(x, a, "istitle", 0, 0) || !bt_jx_charge_scan(x, self.s)) return bt_jv_of(JV_FAIL);
+    if (!bt_jargs_positional(x, a, "istitle", 0, 0) || !bt_jx_charge_scan(x, self.s->size)) return bt_jv_of(JV_FAIL);
     bool cased = false, after_cased = false, good = true;
     for (size_t at = 0, length; at < self.s->size && good; at += length) {
         uint32_t c = char_at(self.s, at, &length);
@@ -278,7 +292,7 @@ static bt_jv str_istitle(bt_jx *x, bt_jv self, const bt_jargs *a)
 static bool is_stripped(bt_jx *x, const bt_js *chars, uint32_t c)
 {
     if (chars == NULL) return bt_py_is_space(c);
-    if (!bt_jx_charge(x, chars->size)) return false;
+    if (!bt_jx_charge_scan(x, chars->size)) return false;
     for (size_t at = 0, length; at < chars->size; at += length) {
         if (char_at(chars, at, &length) == c) return true;
     }
@@ -291,6 +305,7 @@ bt_jv bt_js_strip(bt_jx *x, const bt_js *s, const bt_js *chars, bt_strip_sides s
     if (!bt_jx_charge(x, chars == NULL ? s->size : 0)) return bt_jv_of(JV_FAIL);
     while (sides & STRIP_LEFT && from < to && is_stripped(x, chars, char_at(s, from, &length))) from += length;
     while (sides & STRIP_RIGHT && to > from && is_stripped(x, chars, char_before(s, to, &length))) to -= length;
+    if (!bt_jx_charge_scan(x, from + (s->size - to))) return bt_jv_of(JV_FAIL);
     return bt_js_slice(x, s, from, to);
 }
 
@@ -369,20 +384,6 @@ static bool bounded(bt_jx *x, const bt_js *s, const bt_jargs *a, const char *wha
     return true;
 }
 
-/* Last occurrence; SIZE_MAX: none. Every candidate is charged for: a hostile text has many that fail late. */
-static size_t find_last(bt_jx *x, const bt_js *s, const bt_js *what)
-{
-    if (what->size == 0) return s->size;
-    size_t to = s->size < what->size ? 0 : s->size - what->size + 1;
-    const char *p;
-    while (to > 0 && (p = memrchr(s->data, what->data[0], to)) != NULL) {
-        if (!bt_jx_charge(x, what->size)) return SIZE_MAX;
-        if (memcmp(p, what->data, what->size) == 0) return (size_t)(p - s->data);
-        to = (size_t)(p - s->data);
-    }
-    return SIZE_MAX;
-}
-
 static bt_jv find(bt_jx *x, bt_jv self, const bt_jargs *a, const char *what, bool last, bool must)
 {
     bt_js part;
@@ -391,7 +392,8 @@ static bt_jv find(bt_jx *x, bt_jv self, const bt_jargs *a, const char *what, boo
     if (!bt_jargs_positional(x, a, what, 1, 3)) return bt_jv_of(JV_FAIL);
     const bt_js *sub = bt_jarg_string(x, what, a->v[0]);
     if (sub == NULL || !bounded(x, self.s, a, what, &part, &first, &valid)) return bt_jv_of(JV_FAIL);
-    size_t at = !valid ? SIZE_MAX : last ? find_last(x, &part, sub) : bt_js_find(&part, 0, sub);
+    size_t at = !valid ? SIZE_MAX : last ? bt_js_find_last(x, &part, sub) : bt_js_find(x, &part, 0, sub);
+    if (x->failed) return bt_jv_of(JV_FAIL);
     if (at == SIZE_MAX && must) return bt_jx_fail(x, "%s: substring not found", what);
     int64_t index = at == SIZE_MAX ? -1 : (int64_t)(first + index_of(&part, at));
     return bt_jv_int(index, self.message || bt_jargs_message(a));
@@ -429,7 +431,7 @@ static bt_jv str_count(bt_jx *x, bt_jv self, const bt_jargs *a)
     if (sub->size == 0 && valid) {
         n = (int64_t)bt_js_length(&part) + 1;
     } else if (valid) {
-        for (size_t at = 0; (at = bt_js_find(&part, at, sub)) != SIZE_MAX; at += sub->size) {
+        for (size_t at = 0; (at = bt_js_find(x, &part, at, sub)) != SIZE_MAX; at += sub->size) {
             if (!bt_jx_charge(x, 0)) return bt_jv_of(JV_FAIL);
             n++;
         }
@@ -450,6 +452,7 @@ static bt_jv affix(bt_jx *x, bt_jv self, const bt_jargs *a, const char *what,
     for (size_t i = 0; i < (tuple ? a->v[0].list->n : 1) && !found; i++) {
         const bt_js *other = bt_jarg_string(x, what, tuple ? a->v[0].list->items[i] : a->v[0]);
         if (other == NULL) return bt_jv_of(JV_FAIL);
+        if (!bt_jx_charge(x, other->size)) return bt_jv_of(JV_FAIL);
         found = valid && matches(&part, other);
     }
     return bt_jv_bool(found, self.message || bt_jargs_message(a));
@@ -499,7 +502,7 @@ bt_jv bt_js_replace(bt_jx *x, const bt_js *s, const bt_js *old, const bt_js *new
     if (old->size == 0) {
         replace_empty(x, s, new, count);
     } else {
-        for (; count != 0 && (at = bt_js_find(s, from, old)) != SIZE_MAX && !x->failed; count--) {
+        for (; count != 0 && (at = bt_js_find(x, s, from, old)) != SIZE_MAX && !x->failed; count--) {
             bt_out_js(x, s, from, at);
             put_replacement(x, new, bt_js_range_message(s, at, at + old->size));
             from = at + old->size;
@@ -545,7 +548,7 @@ static bool split_space(bt_jx *x, bt_jlist *l, const bt_js *s, int64_t max)
 static bool split_at(bt_jx *x, bt_jlist *l, const bt_js *s, const bt_js *sep, int64_t max)
 {
     size_t from = 0, at;
-    for (; max != 0 && (at = bt_js_find(s, from, sep)) != SIZE_MAX; max--) {
+    for (; max != 0 && (at = bt_js_find(x, s, from, sep)) != SIZE_MAX; max--) {
         if (!add_slice(x, l, s, from, at)) return false;
         from = at + sep->size;
     }
@@ -570,7 +573,7 @@ static bool split_at_right(bt_jx *x, bt_jlist *l, const bt_js *s, const bt_js *s
 {
     bt_js rest = *s;
     size_t at;
-    for (; max != 0 && (at = find_last(x, &rest, sep)) != SIZE_MAX; max--) {
+    for (; max != 0 && (at = bt_js_find_last(x, &rest, sep)) != SIZE_MAX; max--) {
         if (!add_slice(x, l, s, at + sep->size, rest.size)) return false;
         rest.size = at;
     }
@@ -621,7 +624,7 @@ static bt_jv str_rsplit(bt_jx *x, bt_jv self, const bt_jargs *a)
 
 bt_jv bt_js_split_last(bt_jx *x, const bt_js *s, const bt_js *sep)
 {
-    size_t at = find_last(x, s, sep);
+    size_t at = bt_js_find_last(x, s, sep);
     return bt_js_slice(x, s, 0, at == SIZE_MAX ? s->size : at);
 }
 
@@ -656,7 +659,7 @@ static bt_jv partition(bt_jx *x, bt_jv self, const bt_jargs *a, const char *what
     if (sep->size == 0) return bt_jx_fail(x, "%s: empty separator", what);
     bt_jlist *l = bt_jlist_new(x, 3);
     if (l == NULL || !bt_jx_charge(x, s->size)) return bt_jv_of(JV_FAIL);
-    size_t at = right ? find_last(x, s, sep) : bt_js_find(s, 0, sep);
+    size_t at = right ? bt_js_find_last(x, s, sep) : bt_js_find(x, s, 0, sep);
     size_t first = at != SIZE_MAX ? at : right ? 0 : s->size, second = at != SIZE_MAX ? at + sep->size : first;
     bool good =
         add_slice(x, l, s, 0, first) && add_slice(x, l, s, first, second) && add_slice(x, l, s, second, s->size);

@@ -194,6 +194,7 @@ static bt_jv round_common(bt_jx *x, bt_jv v, bt_jv precision)
     if (v.kind == JV_UNDEFINED) return bt_jx_fail_undefined(x, v);
     if (v.kind == JV_BIG && digits >= 0) return v;
     if (v.kind != JV_FLOAT) return bt_jx_fail(x, "type %s doesn't define __round__ method", bt_jv_type(v));
+    if (!bt_jx_charge_float(x, ROUND_DIGITS_MAX)) return bt_jv_of(JV_FAIL);
     if (!none) {
         double f = round_double(v.f, digits);
         if (isinf(f) && isfinite(v.f)) return bt_jx_fail(x, "rounded value too large to represent");

@@ -327,7 +327,7 @@ bool bt_jv_contains(bt_jx *x, bt_jv container, bt_jv item)
             (void)bt_jx_fail(x, "'in <string>' requires string as left operand, not %s", bt_jv_type(item));
             return false;
         }
-        return bt_jx_charge(x, container.s->size) && bt_js_find(container.s, 0, item.s) != SIZE_MAX;
+        return bt_jx_charge(x, container.s->size) && bt_js_find(x, container.s, 0, item.s) != SIZE_MAX;
     case JV_DICT:
         return bt_jdict_get(x, container.dict, item) != NULL;
     case JV_VIEW:

@@ -93,6 +93,7 @@ static void write_view(bt_jx *x, bt_jv v)
 static void write_number(bt_jx *x, bt_jv v)
 {
     char text[BT_PY_FLOAT_BYTES];
+    if (v.kind == JV_FLOAT && !bt_jx_charge_float(x, 0)) return;
     size_t n = v.kind == JV_FLOAT ? bt_py_float_repr(v.f, text) : (size_t)snprintf(text, sizeof text, "%" PRId64, v.i);
     bt_out_add(x, text, n, false);
 }

@@ -13,7 +13,9 @@
 
 #include "base/utf8.h"
 
-#define GROW_BYTES_MIN ((size_t)1024) /* shorter texts are copied */
+#define GROW_BYTES_MIN ((size_t)1024)      /* shorter texts are copied */
+#define TRIAL_BYTES    ((size_t)64)        /* compared at once */
+#define TRIALS_BYTES   ((size_t)64 * 1024) /* charged at once */
 
 /* ---- strings ----------------------------------------------------------------------------------------------------- */
 
@@ -86,13 +88,64 @@ int bt_js_order(const bt_js *a, const bt_js *b)
     return order < 0 ? -1 : order > 0;
 }
 
-size_t bt_js_find(const bt_js *s, size_t from, const bt_js *what)
+/* ---- searching --------------------------------------------------------------------------------------------------- */
+
+typedef struct trials { /* places looked at more closely, and what of it was not charged yet, in bytes */
+    bt_jx *x;
+    size_t work;
+} trials;
+
+/* Whether `what` stands at p. Compared in pieces, so that what is charged is what was done. */
+static bool stands_at(trials *t, const char *p, const bt_js *what)
+{
+    for (size_t at = 0, n; at < what->size; at += n) {
+        n = what->size - at < TRIAL_BYTES ? what->size - at : TRIAL_BYTES;
+        t->work += TRIAL_BYTES / 2;
+        if (memcmp(p + at, what->data + at, n) != 0) return false;
+    }
+    return true;
+}
+
+/* Charges once enough has come together; false after failing. */
+static bool settle(trials *t)
+{
+    if (t->work < TRIALS_BYTES) return true;
+    size_t work = t->work;
+    t->work = 0;
+    return bt_jx_charge(t->x, work);
+}
+
+static size_t result(trials *t, const bt_js *s, const char *found)
+{
+    if (t->work > 0 && !bt_jx_charge(t->x, t->work)) return SIZE_MAX;
+    return found == NULL ? SIZE_MAX : (size_t)(found - s->data);
+}
+
+size_t bt_js_find(bt_jx *x, const bt_js *s, size_t from, const bt_js *what)
 {
     assert(from <= s->size);
     if (what->size == 0) return from;
-    if (s->size - from < what->size) return SIZE_MAX;
-    const char *p = memmem(s->data + from, s->size - from, what->data, what->size);
-    return p == NULL ? SIZE_MAX : (size_t)(p - s->data);
+    if (s->size < what->size) return SIZE_MAX;
+    trials t = {.x = x};
+    const char *end = s->data + (s->size - what->size + 1), *p = s->data + from; /* of where it may begin */
+    for (; p < end && (p = memchr(p, what->data[0], (size_t)(end - p))) != NULL; p++) {
+        if (stands_at(&t, p, what)) return result(&t, s, p);
+        if (!settle(&t)) return SIZE_MAX;
+    }
+    return result(&t, s, NULL);
+}
+
+size_t bt_js_find_last(bt_jx *x, const bt_js *s, const bt_js *what)
+{
+    if (what->size == 0) return s->size;
+    if (s->size < what->size) return SIZE_MAX;
+    trials t = {.x = x};
+    const char *p = s->data + (s->size - what->size + 1);
+    while ((p = memrchr(s->data, what->data[0], (size_t)(p - s->data))) != NULL) {
+        if (stands_at(&t, p, what)) return result(&t, s, p);
+        if (!settle(&t)) return SIZE_MAX;
+    }
+    return result(&t, s, NULL);
 }
 
 /* ---- building ---------------------------------------------------------------------------------------------------- */

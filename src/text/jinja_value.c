@@ -71,9 +71,14 @@ bool bt_jx_charge(bt_jx *x, size_t work)
 }
 
 /* A character decoded and looked up costs what many bytes compared do. */
-bool bt_jx_charge_scan(bt_jx *x, const bt_js *s)
+bool bt_jx_charge_scan(bt_jx *x, size_t size)
 {
-    return bt_jx_charge(x, s->size > SIZE_MAX / 16 ? SIZE_MAX : s->size * 16);
+    return bt_jx_charge(x, size > SIZE_MAX / 16 ? SIZE_MAX : size * 16);
+}
+
+bool bt_jx_charge_float(bt_jx *x, size_t n_digits)
+{
+    return bt_jx_charge(x, 2048 + n_digits * 64);
 }
 
 bool bt_jx_enter(bt_jx *x)
@@ -164,7 +169,7 @@ static bool hash(bt_jx *x, bt_jv v, uint64_t *h)
     case JV_BIG:
         *h = 0xcbf29ce484222325u;
         for (size_t i = 0; i < v.s->size; i++) *h = (*h ^ (unsigned char)v.s->data[i]) * 0x100000001b3u;
-        return bt_jx_charge(x, v.s->size);
+        return bt_jx_charge(x, v.s->size * 4);
     case JV_TUPLE: {
         if (!bt_jx_enter(x)) return false;
         *h = 7;
@@ -201,7 +206,8 @@ bool bt_jv_hashable(bt_jx *x, bt_jv v)
 
 static bool same_key(bt_jx *x, bt_jv a, bt_jv b)
 {
-    if (a.kind == JV_STRING || b.kind == JV_STRING) return a.kind == b.kind && bt_js_equal(a.s, b.s);
+    if (a.kind == JV_STRING || b.kind == JV_STRING)
+        return a.kind == b.kind && a.s->size == b.s->size && bt_jx_charge(x, a.s->size) && bt_js_equal(a.s, b.s);
     return bt_jv_equal(x, a, b);
 }
 

@@ -228,7 +228,8 @@ bt_jv bt_jx_fail_status(bt_jx *x, bt_status status, const char *format, ...) __a
 bt_jv bt_jx_fail_undefined(bt_jx *x, bt_jv v);          /* what using an undefined value says */
 void *bt_jx_alloc(bt_jx *x, size_t count, size_t size); /* zeroed; NULL after failing */
 bool bt_jx_charge(bt_jx *x, size_t work);               /* counts one step and one more per 64 of work */
-bool bt_jx_charge_scan(bt_jx *x, const bt_js *s);       /* the work of looking up every character of s */
+bool bt_jx_charge_scan(bt_jx *x, size_t size);          /* the work of looking up every character in so many bytes */
+bool bt_jx_charge_float(bt_jx *x, size_t n_digits);     /* the work of writing or rounding a float */
 bool bt_jx_enter(bt_jx *x);                             /* one level of recursion deeper; pair with leave */
 void bt_jx_leave(bt_jx *x);
 
@@ -242,8 +243,11 @@ bool bt_js_equal(const bt_js *a, const bt_js *b);
 bool bt_js_is(const bt_js *s, const char *text);
 int bt_js_order(const bt_js *a, const bt_js *b);
 bool bt_js_range_message(const bt_js *s, size_t from, size_t to); /* is any byte of it from a message */
-/* First occurrence of `what` in s at or after `from`; SIZE_MAX: none. */
-size_t bt_js_find(const bt_js *s, size_t from, const bt_js *what);
+/* First occurrence of `what` in s at or after `from`, and the last one; SIZE_MAX: none, or failed. The caller charges
+ * for walking over s once; these charge for every place that begins as `what` does: a hostile text has many that fail
+ * late. */
+size_t bt_js_find(bt_jx *x, const bt_js *s, size_t from, const bt_js *what);
+size_t bt_js_find_last(bt_jx *x, const bt_js *s, const bt_js *what);
 
 /* Text under construction: remember bt_out_begin, add, take. Pieces in between nest like brackets. */
 size_t bt_out_begin(const bt_jx *x);

@@ -197,12 +197,39 @@ static void test_work(void **state)
         "{% for i in range(999) %}{{ ('A' ~ s).istitle() }}{% endfor %}",
         "{% for i in range(999) %}{{ s|wordcount }}{% endfor %}",
         "{% for i in range(99) %}{{ s.count('a') }}{% endfor %}",
+        "{% set t = 'a' * 120 ~ 'b' ~ 'a' * 120 %}{% for i in range(99) %}{{ s.find(t) }}{% endfor %}",
+        "{% set t = 'a' * 120 ~ 'b' ~ 'a' * 120 %}{% for i in range(99) %}{{ t in s }}{% endfor %}",
+        "{% set t = 'a' * 120 ~ 'b' %}{% for i in range(99) %}{{ s.count(t) }}{% endfor %}",
+        "{% set t = 'a' * 120 ~ 'b' %}{% for i in range(99) %}{{ s.replace(t, '')|length }}{% endfor %}",
+        "{% set t = 'a' * 120 ~ 'b' %}{% for i in range(99) %}{{ s.split(t)|length }}{% endfor %}",
+        "{% set t = 'b' ~ 'a' * 120 %}{% for i in range(9999) %}{{ ('b' * 999).rfind(t) }}{{ s.rfind(t) }}{% endfor %}",
+        "{% set t = s[1:] ~ 'b' %}{{ s.find(t) }}{{ (s ~ s).find(t) }}",
+        "{{ s.startswith((s[1:] ~ 'b',) * 9999) }}",
+        "{{ s.endswith(('b' ~ s[1:],) * 9999) }}",
+        "{% for i in range(999) %}{{ s.strip('a') }}{% endfor %}",
+        "{% set t = ' ' * 200000 %}{% for i in range(99) %}{{ t.strip() }}{% endfor %}",
+        "{% set l = [0.1] * 99999 %}{{ l }}",
+        "{% set l = [0.1] * 99999 %}{{ l|tojson }}",
+        "{% for i in range(9999) %}{{ '%.300f' % 0.1 }}{{ 0.1|round(3) }}{% endfor %}",
+        "{% for i in range(9999) %}{{ 0.1|round(3) }}{% endfor %}",
         "{% set l = range(9999)|list %}{% for i in range(999) %}{{ l == l }}{% endfor %}",
         "{% set l = range(9999)|list %}{% for i in range(999) %}{{ l < l }}{% endfor %}",
         "{% set l = range(9999)|list %}{% for i in range(999) %}{{ l.index(9998) }}{% endfor %}",
     };
     for (size_t i = 0; i < sizeof x / sizeof *x; i++) check_bound(x[i], context, &o, "");
     free(context);
+}
+
+/* What a message can make of a template that means no harm: a sigma looks for what stands around it, over hundreds of
+ * thousands of marks here. Looking again for each would take hours. */
+static void test_sigmas(void **state)
+{
+    (void)state;
+    static const char source[] = "{% set marks = \"'\" * 300000 %}{% set sigmas = '\xce\xa3' * 300000 %}"
+                                 "{{ ('A' ~ marks ~ sigmas).lower()[-2:] }}{{ (marks ~ sigmas).swapcase()[-2:] }}"
+                                 "{{ ('A' ~ marks ~ '\xce\xa3' ~ marks).lower()[300001] }}"
+                                 "{{ ('A\xce\xa3' ~ marks ~ 'A').lower()[1] }}";
+    jinja_check(source, "{}", "\xcf\x83\xcf\x82\xcf\x83\xcf\x82\xcf\x82\xcf\x83");
 }
 
 /* `text` n times between head and tail. bt_free by the caller. */
@@ -286,7 +313,8 @@ int main(void)
         cmocka_unit_test(test_parse_errors),    cmocka_unit_test(test_run_errors),
         cmocka_unit_test(test_guarded_filters), cmocka_unit_test(test_contexts),
         cmocka_unit_test(test_bounds),          cmocka_unit_test(test_work),
-        cmocka_unit_test(test_deep_templates),  cmocka_unit_test(test_failing_memory),
+        cmocka_unit_test(test_sigmas),          cmocka_unit_test(test_deep_templates),
+        cmocka_unit_test(test_failing_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
