@@ -6,6 +6,9 @@
  * recognised as stale when it comes up, because its rank no longer belongs to the pair at its position. Every merge
  * removes one symbol and adds at most two candidates: n log n in all, and 2n heap entries at most. (Looking for the
  * best pair by a walk over the symbols, the usual way, takes minutes for one word of 100 kB: case C23.)
+ *
+ * In a vocabulary by rank the pair's bytes, which lie side by side in the piece, are looked up as a token. A symbol
+ * only grows, so a candidate is stale where the pair at its position is longer than its token.
  */
 #include "text/bpe.h"
 
@@ -22,6 +25,8 @@ struct bt_symbol {
 
 typedef struct merger {
     const bt_vocab *v;
+    const char *piece; /* [n] */
+    size_t n;
     bt_symbol *symbols;
     uint64_t *heap;
     size_t n_heap;
@@ -99,14 +104,48 @@ static uint64_t heap_pop(merger *m)
     return top;
 }
 
+/* Bytes of the symbol at `left` and its right neighbour together: a symbol's index is its place in the piece. */
+static size_t pair_bytes(const merger *m, uint32_t left)
+{
+    uint32_t end = m->symbols[m->symbols[left].next].next;
+    return (end == SYMBOL_NONE ? m->n : end) - left;
+}
+
+/* Of the pair of the symbol at `left` and its right neighbour. */
+static uint32_t pair_rank(merger *m, uint32_t left)
+{
+    const bt_symbol *symbol = &m->symbols[left];
+    if (!m->v->by_rank) return bt_vocab_rank(m->v, symbol->id, m->symbols[symbol->next].id);
+    size_t size = pair_bytes(m, left);
+    if (size > m->v->token_bytes_max) return BT_RANK_NONE;
+    m->n_steps += size;
+    int32_t id = bt_vocab_find(m->v, m->piece + left, size);
+    return id < 0 ? BT_RANK_NONE : (uint32_t)id;
+}
+
+/* The token that a merge of this rank gives. */
+static int32_t merged_id(const merger *m, uint32_t rank)
+{
+    return m->v->by_rank ? (int32_t)rank : m->v->merges[rank].merged;
+}
+
+/* Whether the pair at `left` is still the one that was queued with this rank. */
+static bool is_current(const merger *m, uint32_t left, uint32_t rank)
+{
+    const bt_symbol *symbol = &m->symbols[left];
+    if (symbol->id < 0 || symbol->next == SYMBOL_NONE) return false;
+    if (m->v->by_rank) return pair_bytes(m, left) == m->v->tokens[rank].size;
+    const bt_merge *merge = &m->v->merges[rank];
+    return symbol->id == merge->left && m->symbols[symbol->next].id == merge->right;
+}
+
 /* Queues the pair of the symbol at `left` and its right neighbour, if it merges. */
 static void consider(merger *m, uint32_t left)
 {
-    uint32_t right = m->symbols[left].next;
-    if (right == SYMBOL_NONE) return;
-    uint32_t rank = bt_vocab_rank(m->v, m->symbols[left].id, m->symbols[right].id);
+    if (m->symbols[left].next == SYMBOL_NONE) return;
+    uint32_t rank = pair_rank(m, left);
     if (rank == BT_RANK_NONE) return;
-    if (m->plain_only && (m->v->tokens[m->v->merges[rank].merged].flags & BT_TOKEN_ADDED) != 0) return;
+    if (m->plain_only && (m->v->tokens[merged_id(m, rank)].flags & BT_TOKEN_ADDED) != 0) return;
     heap_push(m, (uint64_t)rank << 32 | left);
 }
 
@@ -114,13 +153,10 @@ static void merge_all(merger *m)
 {
     while (m->n_heap > 0) {
         uint64_t top = heap_pop(m);
-        const bt_merge *merge = &m->v->merges[top >> 32];
-        uint32_t at = (uint32_t)top;
-        bt_symbol *left = &m->symbols[at];
-        if (left->id != merge->left || left->next == SYMBOL_NONE) continue;
-        bt_symbol *right = &m->symbols[left->next];
-        if (right->id != merge->right) continue;
-        left->id = merge->merged;
+        uint32_t at = (uint32_t)top, rank = (uint32_t)(top >> 32);
+        if (!is_current(m, at, rank)) continue;
+        bt_symbol *left = &m->symbols[at], *right = &m->symbols[left->next];
+        left->id = merged_id(m, rank);
         left->next = right->next;
         right->id = -1;
         if (left->next != SYMBOL_NONE) m->symbols[left->next].previous = at;
@@ -135,7 +171,7 @@ bt_status bt_bpe_encode(const bt_vocab *v, bt_bpe *b, const char *piece, size_t 
     if (n == 0) return BT_OK;
     bt_status st = reserve(b, n, e);
     if (st != BT_OK) return st;
-    merger m = {.v = v, .symbols = b->symbols, .heap = b->heap, .plain_only = b->plain_only};
+    merger m = {.v = v, .piece = piece, .n = n, .symbols = b->symbols, .heap = b->heap, .plain_only = b->plain_only};
     for (size_t i = 0; i < n; i++) {
         int32_t id = v->byte_ids[(uint8_t)piece[i]];
         if (id < 0) {

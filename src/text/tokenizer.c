@@ -1,8 +1,11 @@
 /*
- * Tokenizer: text to ids and back, as Hugging Face's byte-level BPE tokenizers do it.
+ * Tokenizer: text to ids and back, as Hugging Face's byte-level BPE tokenizers do it, and Kimi's.
  *
- *   text -> added tokens are cut out (if asked) -> each piece normalised -> added tokens of the normalised kind
- *        -> each piece split by the pre-tokenizer -> bytes -> merged -> ids
+ *   text -> cut into parts (Kimi's) -> added tokens are cut out (if asked) -> each piece normalised -> added tokens of
+ *        the normalised kind -> each piece split by the pre-tokenizer -> bytes -> merged -> ids
+ *
+ * Where a folder has both tokenizer.json and tiktoken.model, the latter counts: it is the vendor's own file, the other
+ * a conversion of it (case C26). That is said as a warning.
  *
  * A tokenizer is immutable once open and may be shared between threads: whatever an encoding writes lives in a `run` of
  * its own. Ids come from names in the file; none is known here.
@@ -18,20 +21,25 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/utf8.h"
 #include "text/added.h"
 #include "text/bpe.h"
+#include "text/cut.h"
 #include "text/normalize.h"
 #include "text/split.h"
 #include "text/tokenizer_json.h"
+#include "text/tokenizer_tiktoken.h"
 #include "text/vocab.h"
 
 #define FILE_BYTES_MAX ((size_t)512 << 20)
 #define TEXT_BYTES_MAX ((size_t)1 << 29) /* an encoding takes up to 60 bytes of memory for each */
 
 struct bt_tokenizer {
+    const char *file; /* that it was made from */
     bt_vocab vocab;
     bool ignore_merges; /* a piece that is a token is that token, whatever the merges say */
+    bool kimi_cuts;
     bool nfc;
     bool add_prefix_space;
     bt_splitter *splitters[BT_SPLITS_MAX];
@@ -106,6 +114,7 @@ static bt_status build(bt_tokenizer *t, bt_tokenizer_spec *s, bt_error *e)
     t->vocab = s->vocab;
     s->vocab = (bt_vocab){0};
     t->ignore_merges = s->ignore_merges;
+    t->kimi_cuts = s->kimi_cuts;
     t->nfc = s->nfc;
     t->add_prefix_space = s->add_prefix_space;
     bt_status st = bt_vocab_finish(&t->vocab, id_max, e);
@@ -115,23 +124,17 @@ static bt_status build(bt_tokenizer *t, bt_tokenizer_spec *s, bt_error *e)
     return st;
 }
 
-bt_status bt_tokenizer_open_text(const char *json, size_t json_size, const char *config, size_t config_size,
-                                 bt_tokenizer **out, bt_error *e)
+/* Makes the tokenizer of a spec that was read (or not: st), and frees the spec. */
+static bt_status finish(bt_status st, bt_tokenizer_spec *spec, const char *file, bt_tokenizer **out, bt_error *e)
 {
-    bt_tokenizer_spec spec = {0};
-    bt_tokenizer *t = bt_calloc(1, sizeof *t);
-    if (t == NULL) return bt_fail(e, BT_ERR_MEMORY, "no memory for a tokenizer");
-    bt_status st = bt_tokenizer_json_read(json, json_size, &spec, e);
-    if (st != BT_OK) (void)bt_fail_in(e, st, "tokenizer.json");
-    if (st == BT_OK && config != NULL) {
-        st = bt_tokenizer_config_read(config, config_size, &spec, e);
-        if (st != BT_OK) (void)bt_fail_in(e, st, "tokenizer_config.json");
-    }
+    bt_tokenizer *t = st == BT_OK ? bt_calloc(1, sizeof *t) : NULL;
+    if (st == BT_OK && t == NULL) st = bt_fail(e, BT_ERR_MEMORY, "no memory for a tokenizer");
     if (st == BT_OK) {
-        st = build(t, &spec, e);
-        if (st != BT_OK) (void)bt_fail_in(e, st, "tokenizer.json");
+        t->file = file;
+        st = build(t, spec, e);
+        if (st != BT_OK) (void)bt_fail_in(e, st, "%s", file);
     }
-    bt_tokenizer_spec_free(&spec);
+    bt_tokenizer_spec_free(spec);
     if (st == BT_OK) {
         *out = t;
     } else {
@@ -140,28 +143,70 @@ bt_status bt_tokenizer_open_text(const char *json, size_t json_size, const char 
     return st;
 }
 
+bt_status bt_tokenizer_open_text(const char *json, size_t json_size, const char *config, size_t config_size,
+                                 bt_tokenizer **out, bt_error *e)
+{
+    bt_tokenizer_spec spec = {0};
+    bt_status st = bt_tokenizer_json_read(json, json_size, &spec, e);
+    if (st != BT_OK) (void)bt_fail_in(e, st, "tokenizer.json");
+    if (st == BT_OK && config != NULL) {
+        st = bt_tokenizer_config_read(config, config_size, &spec, e);
+        if (st != BT_OK) (void)bt_fail_in(e, st, "tokenizer_config.json");
+    }
+    return finish(st, &spec, "tokenizer.json", out, e);
+}
+
+bt_status bt_tokenizer_open_tiktoken(const char *model, size_t model_size, const char *config, size_t config_size,
+                                     bt_tokenizer **out, bt_error *e)
+{
+    bt_tokenizer_spec spec = {0};
+    bt_status st = bt_tiktoken_read(model, model_size, &spec, e);
+    if (st != BT_OK) (void)bt_fail_in(e, st, "tiktoken.model");
+    if (st == BT_OK) {
+        st = bt_tiktoken_config_read(config, config_size, &spec, e);
+        if (st != BT_OK) (void)bt_fail_in(e, st, "tokenizer_config.json");
+    }
+    return finish(st, &spec, "tiktoken.model", out, e);
+}
+
+/* A file of the folder, whole. One that may be absent and is: *data NULL. */
+static bt_status read_file_of(const char *folder, const char *name, bool may_be_absent, char **data, size_t *size,
+                              bt_error *e)
+{
+    char *path = bt_path_join(folder, name);
+    if (path == NULL) return bt_fail(e, BT_ERR_MEMORY, "no memory for a path");
+    bt_path_kind kind = BT_PATH_FILE;
+    bt_status st = may_be_absent ? bt_path_look(path, &kind, e) : BT_OK;
+    if (st == BT_OK && kind != BT_PATH_ABSENT) st = bt_read_file(path, FILE_BYTES_MAX, data, size, e);
+    bt_free(path);
+    return st;
+}
+
+static void tell_of_json_beside(const char *folder)
+{
+    char *path = bt_path_join(folder, "tokenizer.json");
+    if (path != NULL && bt_path_exists(path)) {
+        bt_log(BT_LOG_WARN, "%s: tiktoken.model is the tokenizer; the tokenizer.json beside it is not used", folder);
+    }
+    bt_free(path);
+}
+
 bt_status bt_tokenizer_open(const char *folder, bt_tokenizer **out, bt_error *e)
 {
-    char *json_path = bt_path_join(folder, "tokenizer.json");
-    char *config_path = bt_path_join(folder, "tokenizer_config.json");
-    char *json = NULL, *config = NULL;
-    size_t json_size = 0, config_size = 0;
-    bt_status st = BT_OK;
-    if (json_path == NULL || config_path == NULL) st = bt_fail(e, BT_ERR_MEMORY, "no memory for a path");
-    if (st == BT_OK) st = bt_read_file(json_path, FILE_BYTES_MAX, &json, &json_size, e);
-    bt_path_kind kind = BT_PATH_ABSENT;
-    if (st == BT_OK) st = bt_path_look(config_path, &kind, e);
-    if (st == BT_OK && kind != BT_PATH_ABSENT) {
-        st = bt_read_file(config_path, FILE_BYTES_MAX, &config, &config_size, e);
-    }
+    char *ranks = NULL, *json = NULL, *config = NULL;
+    size_t ranks_size = 0, json_size = 0, config_size = 0;
+    bt_status st = read_file_of(folder, "tiktoken.model", true, &ranks, &ranks_size, e);
+    if (st == BT_OK && ranks == NULL) st = read_file_of(folder, "tokenizer.json", false, &json, &json_size, e);
+    if (st == BT_OK) st = read_file_of(folder, "tokenizer_config.json", ranks == NULL, &config, &config_size, e);
     if (st == BT_OK) {
-        st = bt_tokenizer_open_text(json, json_size, config, config_size, out, e);
+        st = ranks == NULL ? bt_tokenizer_open_text(json, json_size, config, config_size, out, e)
+                           : bt_tokenizer_open_tiktoken(ranks, ranks_size, config, config_size, out, e);
         if (st != BT_OK) (void)bt_fail_in(e, st, "%s", folder);
     }
+    if (st == BT_OK && ranks != NULL) tell_of_json_beside(folder);
+    bt_free(ranks);
     bt_free(json);
     bt_free(config);
-    bt_free(json_path);
-    bt_free(config_path);
     return st;
 }
 
@@ -195,6 +240,11 @@ bool bt_tokenizer_is_added(const bt_tokenizer *t, int32_t id)
 int32_t bt_tokenizer_bos(const bt_tokenizer *t)
 {
     return t->bos;
+}
+
+const char *bt_tokenizer_file(const bt_tokenizer *t)
+{
+    return t->file;
 }
 
 /* Bytes into GPT-2's alphabet, to key [2 * n]. */
@@ -239,7 +289,8 @@ typedef struct run { /* one encoding */
     const bt_tokenizer *t;
     const char *text;          /* all of it */
     const bt_spans *allowed;   /* where added tokens may be; NULL: everywhere */
-    bt_spans allowed_in_piece; /* the same in the normalised piece at hand */
+    bt_spans allowed_in_part;  /* the same in the part at hand, where there are several */
+    bt_spans allowed_in_piece; /* and in the normalised piece at hand */
     bt_ids ids;
     bt_nfc nfc;
     bt_splitting *splitting;
@@ -255,6 +306,7 @@ typedef struct run { /* one encoding */
 static void run_done(run *r)
 {
     bt_free(r->ids.data);
+    bt_free(r->allowed_in_part.data);
     bt_free(r->allowed_in_piece.data);
     bt_nfc_free(&r->nfc);
     bt_splitting_close(r->splitting);
@@ -270,8 +322,8 @@ static bt_status encode_piece(run *r, const char *piece, size_t n)
     const bt_vocab *v = &r->t->vocab;
     char key[2 * BT_KEY_BYTES_MAX];
     if (r->t->ignore_merges && n <= BT_KEY_BYTES_MAX) {
-        int32_t id = bt_vocab_find(v, key, bytes_to_key(piece, n, key));
-        if (id >= 0 && r->allowed != NULL && bt_tokenizer_is_added(r->t, id)) id = -1;
+        int32_t id = v->by_rank ? bt_vocab_find(v, piece, n) : bt_vocab_find(v, key, bytes_to_key(piece, n, key));
+        if (id >= 0 && r->bpe.plain_only && bt_tokenizer_is_added(r->t, id)) id = -1;
         if (id >= 0) return bt_ids_add(&r->ids, id, r->e);
     }
     return bt_bpe_encode(v, &r->bpe, piece, n, &r->ids, r->e);
@@ -384,9 +436,8 @@ static size_t normalized_position(const bt_nfc *nfc, size_t at, bool to_end)
     return before->to + before->to_size + (at - (before->from + before->from_size));
 }
 
-/* Fills r->allowed_in_piece for the piece [at, at + n) of the text, which was just normalised. Characters that were
- * normalised together are allowed together or not at all. */
-static bt_status narrow_allowed(run *r, size_t at, size_t n)
+/* What of the allowed spans lies in the piece [at, at + n) of the text, counted from there. */
+static bt_status clip_allowed(run *r, size_t at, size_t n, bt_spans *out)
 {
     bt_status st = BT_OK;
     const bt_spans *all = r->allowed;
@@ -399,14 +450,29 @@ static bt_status narrow_allowed(run *r, size_t at, size_t n)
             low = middle + 1;
         }
     }
-    r->allowed_in_piece.n = 0;
+    out->n = 0;
     for (; low < all->n && all->data[low].at < at + n && st == BT_OK; low++) {
         size_t begin = all->data[low].at < at ? 0 : all->data[low].at - at;
         size_t end = all->data[low].at + all->data[low].size - at;
-        begin = normalized_position(&r->nfc, begin, true);
-        end = normalized_position(&r->nfc, end > n ? n : end, false);
-        if (begin < end) st = bt_spans_add(&r->allowed_in_piece, begin, end - begin, r->e);
+        if (end > n) end = n;
+        if (begin < end) st = bt_spans_add(out, begin, end - begin, r->e);
     }
+    return st;
+}
+
+/* Fills r->allowed_in_piece for the piece [at, at + n) of the text, which was just normalised. Characters that were
+ * normalised together are allowed together or not at all. */
+static bt_status narrow_allowed(run *r, size_t at, size_t n)
+{
+    bt_spans *spans = &r->allowed_in_piece;
+    bt_status st = clip_allowed(r, at, n, spans);
+    size_t kept = 0;
+    for (size_t i = 0; i < spans->n && st == BT_OK; i++) {
+        size_t begin = normalized_position(&r->nfc, spans->data[i].at, true);
+        size_t end = normalized_position(&r->nfc, spans->data[i].at + spans->data[i].size, false);
+        if (begin < end) spans->data[kept++] = (bt_span){.at = begin, .size = end - begin};
+    }
+    spans->n = kept;
     return st;
 }
 
@@ -424,35 +490,69 @@ static bt_status encode_raw_special(run *r, const char *text, size_t n)
     return encode_around(r, added, is_narrowed ? &r->allowed_in_piece : NULL, normal, n_normal, encode_plain);
 }
 
-static bt_status encode(const bt_tokenizer *t, const char *text, size_t size, unsigned flags, const bt_spans *allowed,
-                        int32_t **ids, size_t *n, bt_encode_steps *steps, bt_error *e)
+/* A text, or a part of one that knows nothing of the others. */
+static bt_status encode_part(run *r, const char *text, size_t n, unsigned flags, const bt_spans *allowed)
+{
+    if ((flags & BT_TEXT_SPECIAL) == 0) return encode_raw(r, text, n);
+    return encode_around(r, r->t->added, allowed, text, n, encode_raw_special);
+}
+
+static bt_status encode_text(run *r, const char *text, size_t size, unsigned flags)
+{
+    if (!r->t->kimi_cuts) return encode_part(r, text, size, flags, r->allowed);
+    bt_cutter cutter = {.text = text, .size = size};
+    bt_status st = BT_OK;
+    size_t at, n;
+    while (st == BT_OK && bt_cut_next(&cutter, &at, &n)) {
+        const bt_spans *allowed = r->allowed;
+        if (allowed != NULL && n < size) {
+            allowed = &r->allowed_in_part;
+            st = clip_allowed(r, at, n, &r->allowed_in_part);
+        }
+        if (st == BT_OK) st = encode_part(r, text + at, n, flags, allowed);
+    }
+    r->n_scanned += cutter.n_scanned;
+    return st;
+}
+
+static bt_status check_text(const char *text, size_t size, bt_error *e)
 {
     if (size > TEXT_BYTES_MAX) {
         return bt_fail(e, BT_ERR_USAGE, "a text of %zu bytes; the limit is %zu", size, TEXT_BYTES_MAX);
     }
     size_t valid = bt_utf8_valid_prefix(text, size);
     if (valid != size) return bt_fail(e, BT_ERR_USAGE, "the text is not UTF-8 at byte %zu", valid);
+    return BT_OK;
+}
+
+/* Ends a run, successful or not, and hands over its ids. */
+static bt_status run_take(run *r, bt_status st, int32_t **ids, size_t *n)
+{
+    if (st == BT_OK && r->ids.data == NULL) st = bt_ids_reserve(&r->ids, 1, r->e); /* no ids is a list too */
+    if (st == BT_OK) {
+        *ids = r->ids.data;
+        *n = r->ids.n;
+        r->ids.data = NULL;
+    }
+    run_done(r);
+    return st;
+}
+
+static bt_status encode(const bt_tokenizer *t, const char *text, size_t size, unsigned flags, const bt_spans *allowed,
+                        int32_t **ids, size_t *n, bt_encode_steps *steps, bt_error *e)
+{
+    bt_status st = check_text(text, size, e);
+    if (st != BT_OK) return st;
     run r = {.t = t, .text = text, .allowed = allowed, .e = e};
     r.nfc.keeps_pieces = r.bpe.plain_only = allowed != NULL;
-    bt_status st = bt_splitting_open(size, t->n_splitters, steps != NULL, &r.splitting, e);
-    if (st == BT_OK && (flags & BT_TEXT_SPECIAL) != 0) {
-        st = encode_around(&r, t->added, allowed, text, size, encode_raw_special);
-    } else if (st == BT_OK) {
-        st = encode_raw(&r, text, size);
-    }
-    if (st == BT_OK && r.ids.data == NULL) st = bt_ids_reserve(&r.ids, 1, e); /* no ids is a list too */
+    st = bt_splitting_open(size, t->n_splitters, steps != NULL, &r.splitting, e);
+    if (st == BT_OK) st = encode_text(&r, text, size, flags);
     if (st == BT_OK && steps != NULL) {
         *steps = (bt_encode_steps){.scanned = r.n_scanned + r.nfc.n_steps,
                                    .split = bt_splitting_n_steps(r.splitting),
                                    .merged = r.bpe.n_steps};
     }
-    if (st == BT_OK) {
-        *ids = r.ids.data;
-        *n = r.ids.n;
-        r.ids.data = NULL;
-    }
-    run_done(&r);
-    return st;
+    return run_take(&r, st, ids, n);
 }
 
 bt_status bt_tokenizer_encode(const bt_tokenizer *t, const char *text, size_t size, unsigned flags, int32_t **ids,
@@ -465,6 +565,24 @@ bt_status bt_tokenizer_encode_allowed(const bt_tokenizer *t, const char *text, s
                                       int32_t **ids, size_t *n, bt_error *e)
 {
     return encode(t, text, size, BT_TEXT_SPECIAL, allowed, ids, n, NULL, e);
+}
+
+bt_status bt_tokenizer_encode_segments(const bt_tokenizer *t, const char *text, const bt_text_segment *segments,
+                                       size_t n_segments, int32_t **ids, size_t *n, bt_error *e)
+{
+    size_t size = 0, at = 0;
+    for (size_t i = 0; i < n_segments; i++) size += segments[i].size;
+    bt_status st = check_text(text, size, e);
+    if (st != BT_OK) return st;
+    run r = {.t = t, .text = text, .e = e};
+    st = bt_splitting_open(size, t->n_splitters, false, &r.splitting, e);
+    for (size_t i = 0; i < n_segments && st == BT_OK; i++) {
+        assert(segments[i].size == 0 || bt_utf8_valid_prefix(text + at, segments[i].size) == segments[i].size);
+        r.bpe.plain_only = (segments[i].flags & BT_TEXT_SPECIAL) == 0;
+        st = encode_text(&r, text + at, segments[i].size, segments[i].flags);
+        at += segments[i].size;
+    }
+    return run_take(&r, st, ids, n);
 }
 
 bt_status bt_tokenizer_encode_counted(const bt_tokenizer *t, const char *text, size_t size, unsigned flags,

@@ -23,6 +23,7 @@ typedef struct bt_tokenizer_spec { /* zero it, free it with bt_tokenizer_spec_fr
     bt_arena *arena;               /* the strings here, added tokens' texts included */
     bt_vocab vocab;                /* keys and merges, not finished */
     bool ignore_merges;
+    bool kimi_cuts; /* texts are taken apart by cut.h before anything else */
     bool nfc;
     bt_split_spec splits[BT_SPLITS_MAX];
     size_t n_splits;

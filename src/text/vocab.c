@@ -187,6 +187,10 @@ bt_status bt_vocab_index(bt_vocab *v, bt_error *e)
     for (size_t key_i = 0; key_i < v->n_keys; key_i++) {
         const bt_vocab_key *k = &v->keys[key_i];
         size_t i = find_slot(v, k->key, k->size);
+        if (v->slots[i] != 0 && v->by_rank) { /* keys are bytes, nothing to show */
+            return bt_fail(e, BT_ERR_FORMAT, "the same token has two ranks, %d and %d",
+                           (int)v->keys[v->slots[i] - 1].id, (int)k->id);
+        }
         if (v->slots[i] != 0) {
             return bt_fail(e, BT_ERR_FORMAT, "the token \"%.*s\" is in the vocabulary twice (ids %d and %d)",
                            quoted(k->size), k->key, (int)v->keys[v->slots[i] - 1].id, (int)k->id);
@@ -284,7 +288,7 @@ static bt_status fill_text(bt_vocab *v, const bt_vocab_key *k, bt_error *e)
     }
     t->text = k->key;
     t->size = k->size;
-    if (bt_key_to_bytes(k->key, k->size, bytes, &n) && (n != k->size || memcmp(bytes, k->key, n) != 0)) {
+    if (!v->by_rank && bt_key_to_bytes(k->key, k->size, bytes, &n) && (n != k->size || memcmp(bytes, k->key, n) != 0)) {
         t->text = bt_vocab_keep(v, bytes, n);
         t->size = (uint32_t)n;
         if (t->text == NULL) return no_memory(e);
@@ -302,8 +306,8 @@ bt_status bt_vocab_finish(bt_vocab *v, int32_t id_max, bt_error *e)
     for (size_t i = 0; st == BT_OK && i < v->n_keys; i++) st = fill_text(v, &v->keys[i], e);
     if (st != BT_OK) return st;
     for (unsigned b = 0; b < 256; b++) {
-        char key[2];
-        size_t n = bt_byte_to_char((uint8_t)b, key);
+        char key[2] = {(char)b};
+        size_t n = v->by_rank ? 1 : bt_byte_to_char((uint8_t)b, key);
         v->byte_ids[b] = bt_vocab_find(v, key, n);
     }
     return BT_OK;

@@ -3,6 +3,9 @@
  *
  * Keys are kept as the file writes them, in GPT-2's alphabet of 256 printable characters, one per byte: merges are
  * given in it, and a key outside the alphabet then needs no rule of its own. Texts are what decoding prints.
+ *
+ * A vocabulary by rank (tiktoken's) has no list of merges: two neighbours merge if what they give together is a token,
+ * and that token's id is the merge's rank. Its keys are the bytes themselves.
  */
 #ifndef TEXT_VOCAB_H
 #define TEXT_VOCAB_H
@@ -40,6 +43,7 @@ typedef struct bt_pair { /* an entry of the hash table of merges */
 #define BT_RANK_NONE UINT32_MAX
 
 typedef struct bt_vocab { /* zero it, fill it in the order of the functions below, free it with bt_vocab_free */
+    bool by_rank;         /* set it first; there is no step 3 then */
     bt_arena *arena;      /* texts and keys */
     char *room;           /* private: what is left of the arena's last block for texts */
     size_t room_bytes;
