@@ -1,0 +1,228 @@
+"""Trains the demo model on the data of data.py, on a CPU, one process a core.
+
+usage: train.py MODEL_FOLDER RUN_FOLDER [options]
+
+MODEL_FOLDER holds the tokenizer. RUN_FOLDER gets log.txt and checkpoint.pt, every few minutes; the same command goes on
+from there. The examples of a step depend on its number only, so an interrupted run is the run. Hidden matrices are
+trained with Muon (momentum, made orthogonal), the rest with AdamW; bf16 autocast; the rate rises, stays, and falls to
+zero over the last steps.
+"""
+import argparse
+import math
+import os
+import time
+
+import data
+import model as architecture
+import tokenizer as tokens
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+
+SEED = 20261130
+TRIALS = [data.ask_capital, data.ask_country, data.ask_continent, data.ask_sum, data.ask_difference, data.ask_list, data.ask_calendar,
+          data.ask_units, data.ask_small_talk, data.ask_unknown, data.ask_context, data.ask_weather, data.ask_calculator]  # fmt: skip
+
+
+def arguments():
+    p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    p.add_argument("model")
+    p.add_argument("run")
+    p.add_argument("--steps", type=int, default=2400)
+    p.add_argument("--decay", type=int, default=700, help="steps over which the rate falls to zero, the last ones")
+    p.add_argument("--tokens", type=int, default=8192, help="tokens a step, all processes together")
+    p.add_argument("--piece", type=int, default=2048, help="tokens a forward pass, at most")
+    p.add_argument("--muon", type=float, default=0.02, help="rate of the hidden matrices")
+    p.add_argument("--adam", type=float, default=3e-3, help="rate of embeddings, head and norms")
+    p.add_argument("--processes", type=int, default=2)
+    p.add_argument("--nice", type=int, default=19)
+    p.add_argument("--minutes", type=float, default=1e9, help="stop then, with a checkpoint")
+    p.add_argument("--save-minutes", type=float, default=3)
+    return p.parse_args()
+
+
+# ---- optimizer ------------------------------------------------------------------------------------------------------
+
+
+def orthogonal(m, steps=5):
+    """About the nearest matrix with singular values near one (Newton-Schulz, quintic)."""
+    x = (m / (m.norm() + 1e-7)).bfloat16()
+    tall = x.shape[0] > x.shape[1]
+    x = x.T if tall else x
+    for _ in range(steps):
+        a = x @ x.T
+        x = 3.4445 * x + (-4.7750 * a + 2.0315 * a @ a) @ x
+    return x.T if tall else x
+
+
+class Muon(torch.optim.Optimizer):
+    def __init__(self, parameters, lr, momentum=0.95, decay=0.01):
+        super().__init__(parameters, {"lr": lr, "momentum": momentum, "decay": decay})
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for p in group["params"]:
+                m = self.state[p].setdefault("momentum", torch.zeros_like(p))
+                m.lerp_(p.grad, 1 - group["momentum"])
+                update = orthogonal(p.grad.lerp(m, group["momentum"]))
+                p.mul_(1 - group["lr"] * group["decay"])
+                p.add_(update, alpha=-group["lr"] * max(1, p.shape[0] / p.shape[1]) ** 0.5)
+
+
+def optimizers(model, o):
+    hidden = [p for n, p in model.named_parameters() if p.dim() == 2 and "layers" in n]
+    rest = [p for n, p in model.named_parameters() if not (p.dim() == 2 and "layers" in n)]
+    return [Muon(hidden, o.muon), torch.optim.AdamW(rest, o.adam, betas=(0.9, 0.98), weight_decay=0.0)]
+
+
+def rate(step, o):
+    """The share of the full rate."""
+    return min(1, (step + 1) / 100, max(0, (o.steps - step) / o.decay))
+
+
+# ---- one step -------------------------------------------------------------------------------------------------------
+
+
+def batches(examples, limit):
+    """Padded batches of examples of about the same length: (ids, targets), -1 where nothing counts."""
+    examples = sorted(examples, key=lambda e: len(e[0]))
+    while examples:
+        n, longest = 0, 0
+        while n < len(examples) and (n == 0 or (n + 1) * len(examples[n][0]) <= limit):
+            longest = len(examples[n][0])
+            n += 1
+        ids = torch.zeros(n, longest - 1, dtype=torch.long)
+        targets = torch.full((n, longest - 1), -1)
+        for i, (e, counts) in enumerate(examples[:n]):
+            ids[i, : len(e) - 1] = torch.tensor(e[:-1])
+            targets[i, : len(e) - 1] = torch.tensor([t if c else -1 for t, c in zip(e[1:], counts[1:])])
+        examples = examples[n:]
+        yield ids, targets
+
+
+def draw(tokenizer, seed, n_tokens):
+    examples, total = [], 0
+    for pieces in data.stream(seed):
+        examples.append(tokenizer.example(pieces))
+        total += len(examples[-1][0])
+        if total >= n_tokens:
+            return examples
+
+
+def logits_that_count(model, ids, targets):
+    with torch.autocast("cpu", torch.bfloat16):
+        return model.lm_head(model.hidden(ids)[targets >= 0]).float()
+
+
+def backward(model, examples, o, n_total):
+    loss = 0.0
+    for ids, targets in batches(examples, o.piece):
+        part = F.cross_entropy(logits_that_count(model, ids, targets), targets[targets >= 0], reduction="sum") / n_total
+        part.backward()
+        loss += part.item()
+    return loss
+
+
+def share(tensors):
+    """Sums them over the processes, in one message."""
+    flat = torch.cat([t.flatten() for t in tensors])
+    dist.all_reduce(flat)
+    for t, new in zip(tensors, flat.split([t.numel() for t in tensors])):
+        t.copy_(new.view_as(t))
+
+
+# ---- how good is it? ------------------------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def trials(model, tokenizer, n=60):
+    """Per skill, the share of held-out examples of which every token is the likeliest: what greedy decoding gets right."""
+    out = []
+    for skill in TRIALS:
+        examples, good, total = [tokenizer.example(data.trial(skill, seed)) for seed in range(n)], 0, 0
+        for ids, targets in batches(examples, 4096):
+            wrong = torch.zeros_like(targets, dtype=torch.bool)
+            wrong[targets >= 0] = logits_that_count(model, ids, targets).argmax(-1) != targets[targets >= 0]
+            good += (~wrong.any(1)).sum().item()
+            total += len(ids)
+        out.append("%s %.0f" % (skill.__name__[4:], 100 * good / total))
+    return ", ".join(out)
+
+
+# ---- the run --------------------------------------------------------------------------------------------------------
+
+
+def save(path, model, parts, step):
+    state = {"model": model.state_dict(), "optimizers": [p.state_dict() for p in parts], "step": step}
+    torch.save(state, path + ".partial")
+    os.replace(path + ".partial", path)
+
+
+def train(rank, o):
+    parent = os.getppid()
+    torch.set_num_threads(1)
+    os.nice(o.nice)
+    dist.init_process_group("gloo", init_method="file://" + os.path.abspath(o.run) + "/meet", rank=rank, world_size=o.processes)
+    tokenizer = tokens.Tokenizer(os.path.join(o.model, "tokenizer.json"))
+    torch.manual_seed(SEED)
+    model = architecture.Model({**architecture.CONFIG, "vocab_size": tokenizer.size})
+    parts, step, path = optimizers(model, o), 0, os.path.join(o.run, "checkpoint.pt")
+    full = [[g["lr"] for g in p.param_groups] for p in parts]
+    if os.path.exists(path):
+        state = torch.load(path)
+        model.load_state_dict(state["model"])
+        for p, s in zip(parts, state["optimizers"]):
+            p.load_state_dict(s)
+        step = state["step"]
+
+    def log(text):
+        if rank == 0:
+            with open(os.path.join(o.run, "log.txt"), "a") as f:
+                print(text, file=f)
+
+    n_parameters = sum(p.numel() for p in model.parameters())
+    log("from step %d: %d parameters, %s" % (step, n_parameters, vars(o)))
+    begin = saved = reported = time.time()
+    loss_sum, n_seen, n_since = torch.zeros(1), 0, 0
+    while step < o.steps:
+        examples = draw(tokenizer, SEED * 1000003 + step * o.processes + rank, o.tokens // o.processes)
+        n_total, n_tokens = torch.tensor([float(sum(sum(c[1:]) for _, c in examples))]), sum(len(e) for e, _ in examples)
+        dist.all_reduce(n_total)
+        loss = torch.tensor([backward(model, examples, o, n_total)])
+        share([p.grad for p in model.parameters()] + [loss])
+        for p, rates in zip(parts, full):
+            for group, r in zip(p.param_groups, rates):
+                group["lr"] = r * rate(step, o)
+            p.step()
+            p.zero_grad()
+        step, n_seen, n_since = step + 1, n_seen + n_tokens * o.processes, n_since + 1
+        loss_sum += loss
+        if step % 20 == 0 or step == o.steps:
+            now = time.time()
+            speed, minutes = n_seen / (now - reported), (now - begin) / 60
+            log("step %d, loss %.4f, %.0f tokens/s, %.1f min" % (step, loss_sum.item() / n_since, speed, minutes))
+            reported, n_seen, n_since = now, 0, 0
+            loss_sum.zero_()
+        if step % 200 == 0 or step == o.steps:
+            if rank == 0:
+                log("step %d: %s" % (step, trials(model, tokenizer)))
+        # One process decides for all: time is up, or whoever started the run is gone.
+        over = torch.tensor([float(rank == 0 and (time.time() - begin > 60 * o.minutes or os.getppid() != parent))])
+        dist.all_reduce(over)
+        if rank == 0 and (time.time() - saved > 60 * o.save_minutes or over or step == o.steps):
+            save(path, model, parts, step)
+            saved = time.time()
+        if over:
+            break
+    if not math.isfinite(sum(p.sum().item() for p in model.parameters())):
+        raise SystemExit("the weights are not finite")
+
+
+if __name__ == "__main__":
+    options = arguments()
+    os.makedirs(options.run, exist_ok=True)
+    meet = os.path.join(options.run, "meet")
+    if os.path.exists(meet):
+        os.remove(meet)
+    torch.multiprocessing.start_processes(train, args=(options,), nprocs=options.processes, start_method="fork")
