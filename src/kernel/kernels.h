@@ -109,14 +109,15 @@ typedef struct bt_conv {
     size_t n_taps, n_rows, n;                            /* n_taps <= BT_CONV_TAPS_MAX */
 } bt_conv;
 
-#define BT_CONV_TAPS_MAX 16u
+#define BT_CONV_TAPS_MAX   16u
+#define BT_RES_SOURCES_MAX 256u /* of res_mix */
 
 typedef struct bt_kernels {
     bt_cpu_level level; /* of the highest file that overwrote an entry */
 
     /* rows [r0, r1) of a matrix-vector or matrix-matrix product; by the weight's dtype. scratch needed. */
     void (*linear[BT_N_WEIGHT_DTYPES])(const bt_linear *a, size_t r0, size_t r1);
-    /* y[n] = x widened to f32 */
+    /* y[n] = x widened to f32; NULL of BT_MXFP4, whose codes mean nothing without their scales */
     void (*widen[BT_N_WEIGHT_DTYPES])(float *y, const void *x, size_t n);
     /* y[n] of BT_F32, BT_F16 or BT_BF16 = x rounded to nearest even */
     void (*narrow[BT_N_WEIGHT_DTYPES])(void *y, const float *x, size_t n);
@@ -134,14 +135,14 @@ typedef struct bt_kernels {
     void (*act_mul)(float *y, const float *g, const float *u, size_t n,
                     bt_act_kind kind); /* y = act(g) * u; y may be g or u */
 
-    /* y = beta tanh(g / beta) sigmoid(g) * linear_beta tanh(u / linear_beta); linear_beta 0: times u itself. The sigmoid
-     * sees the uncapped gate (docs/kimi_k3.md, c.3). y may be g or u. */
+    /* y = beta tanh(g / beta) sigmoid(g) * linear_beta tanh(u / linear_beta); linear_beta 0: times u itself. The
+     * sigmoid sees the uncapped gate (docs/kimi_k3.md, c.3). y may be g or u. */
     void (*situ_mul)(float *y, const float *g, const float *u, size_t n, float beta, float linear_beta);
 
     void (*route)(const bt_route *r);
 
-    /* y[t][c - c0] = sum_i x[t][i] * w[i][c] for t in [0, n_x), c in [c0, c1), i ascending over all rows: a product with
-     * the transpose, of weights without scales. a->add is honoured, x_rows and y_rows too. scratch needed. */
+    /* y[t][c - c0] = sum_i x[t][i] * w[i][c] for t in [0, n_x), c in [c0, c1), i ascending over all rows: a product
+     * with the transpose, of weights without scales. a->add is honoured, x_rows and y_rows too. scratch needed. */
     void (*linear_t[BT_N_WEIGHT_DTYPES])(const bt_linear *a, size_t c0, size_t c1);
 
     void (*conv_silu)(const bt_conv *a);
@@ -152,7 +153,8 @@ typedef struct bt_kernels {
     void (*kda_decay)(float *y, const float *z, const float *bias, size_t n, float rate, float lower);
     void (*kda)(const bt_kda *a);
     /* Attention over depth (docs/kimi_k3.md, c.2): s_i = dot(v_i, u) / sqrt(mean(v_i^2) + eps) of n_sources vectors v_i
-     * = sources + i * stride; y = sum_i softmax(s)_i v_i, i ascending. Both sums of s_i in f64. y is none of them. */
+     * = sources + i * stride; y = sum_i softmax(s)_i v_i, i ascending. Both sums of s_i in f64. y is none of them. At
+     * most BT_RES_SOURCES_MAX sources. */
     void (*res_mix)(float *y, const float *sources, size_t stride, size_t n_sources, const float *u, size_t n,
                     float eps);
 

@@ -8,9 +8,10 @@
 #include "kernel/route.h"
 
 #include <assert.h>
+#include <math.h>
 
 /* A NaN ranks before every number: an expert whose score is broken is chosen, and its weight shows it. */
-static bool ranks_before(float a, float b)
+static bool ranks_before(double a, double b)
 {
     if (b != b) return false;
     return a != a || a > b;
@@ -20,7 +21,7 @@ static bool ranks_before(float a, float b)
 static size_t insert(int32_t *ids, size_t n_chosen, size_t n_fixed, size_t k, const float *rank, size_t i)
 {
     size_t at = n_chosen;
-    while (at > n_fixed && ranks_before(rank[i], rank[ids[at - 1]])) at--;
+    while (at > n_fixed && ranks_before((double)rank[i], (double)rank[ids[at - 1]])) at--;
     if (at == k) return n_chosen;
     if (n_chosen < k) n_chosen++;
     for (size_t j = n_chosen - 1; j > at; j--) ids[j] = ids[j - 1];
@@ -28,25 +29,59 @@ static size_t insert(int32_t *ids, size_t n_chosen, size_t n_fixed, size_t k, co
     return n_chosen;
 }
 
+/* The sum of the two best ranks of a group. */
+static double group_score(const float *rank, size_t size)
+{
+    double best = (double)rank[0], second = (double)-INFINITY;
+    for (size_t i = 1; i < size; i++) {
+        double x = (double)rank[i];
+        if (ranks_before(x, best)) {
+            second = best;
+            best = x;
+        } else if (ranks_before(x, second)) {
+            second = x;
+        }
+    }
+    return size > 1 ? best + second : best;
+}
+
+/* Whether fewer than n_active_groups groups come before this one; ties go to the lower. Groups are few, and are scored
+ * anew each time rather than kept anywhere. */
+static bool is_active(const bt_route *r, const float *rank, size_t group)
+{
+    size_t size = r->n / r->n_groups, n_before = 0;
+    double own = group_score(rank + group * size, size);
+    for (size_t g = 0; g < r->n_groups; g++) {
+        double other = group_score(rank + g * size, size);
+        n_before += g < group ? !ranks_before(own, other) : ranks_before(other, own);
+    }
+    return n_before < r->n_active_groups;
+}
+
 void bt_route_choose(const bt_route *r)
 {
     const float *score = r->scratch;
     float *rank = r->scratch + r->n;
+    const size_t n_groups = r->n_groups > 1 ? r->n_groups : 1, size = r->n / n_groups;
     assert(r->k <= r->n && r->n <= INT32_MAX);
+    assert(n_groups == 1 || (r->n % n_groups == 0 && r->k <= r->n_active_groups * size));
     assert(r->force < 0 || (size_t)r->force < r->n);
     for (size_t i = 0; i < r->n; i++) rank[i] = r->bias ? score[i] + r->bias[i] : score[i];
 
     size_t n_fixed = r->force >= 0 && r->k > 0 ? 1 : 0, n_chosen = n_fixed;
     if (n_fixed > 0) r->ids[0] = r->force;
-    for (size_t i = 0; i < r->n; i++)
-        if (n_fixed == 0 || (int32_t)i != r->force) n_chosen = insert(r->ids, n_chosen, n_fixed, r->k, rank, i);
+    for (size_t g = 0; g < n_groups; g++) {
+        if (n_groups > 1 && !is_active(r, rank, g)) continue;
+        for (size_t i = g * size; i < (g + 1) * size; i++)
+            if (n_fixed == 0 || (int32_t)i != r->force) n_chosen = insert(r->ids, n_chosen, n_fixed, r->k, rank, i);
+    }
     assert(n_chosen == r->k);
 
     double sum = 0;
     for (size_t i = 0; i < r->k; i++) sum += (double)score[r->ids[i]];
     for (size_t i = 0; i < r->k; i++) {
         double w = (double)score[r->ids[i]];
-        if (r->renormalise) w /= sum;
+        if (r->renormalise) w /= sum + 1e-20; /* all scores 0: weights 0, not NaN */
         r->weights[i] = (float)(w * (double)r->scale);
     }
 }

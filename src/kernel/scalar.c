@@ -3,77 +3,21 @@
  * instruction set and to be read. Sums are kept in f64 and rounded once; a product of two f32 is exact there, so a dot
  * product is off by a few f32 ulp of its result and the tests may call its error zero.
  *
- * A dot product runs in LANES fixed lanes (k mod LANES), which the compiler turns into vectors by itself and which
- * makes the order independent of everything but k. exp and its relatives are ours: libm's may differ from one C library
- * to the next, and the numeric contract (ARCHITECTURE.md, numeric contract) promises the same bits.
+ * A dot product runs in LANES fixed lanes (scalar.h). What only Kimi's models use is in scalar_kimi.c.
  */
-#include "kernel/kernels.h"
+#include "kernel/scalar.h"
+#include "kernel/math64.h"
 #include "kernel/route.h"
 
 #include <assert.h>
 #include <math.h>
 #include <string.h>
 
-#define LANES 8u
-
-/* ---- exp, sigmoid, softplus ---- */
-
-static double two_to(int n) /* n in [-1022, 1023] */
-{
-    uint64_t bits = (uint64_t)(n + 1023) << 52;
-    double y;
-    memcpy(&y, &bits, sizeof y);
-    return y;
-}
-
-/* e^x to about an ulp of f64. Outside [-700, 700] it is the value there: far beyond what f32 can tell from 0 and inf.
- */
-static double exp64(double x)
-{
-    static const double inv_factorial[] = {
-        1.0 / 6227020800.0,
-        1.0 / 479001600.0,
-        1.0 / 39916800.0,
-        1.0 / 3628800.0,
-        1.0 / 362880.0,
-        1.0 / 40320.0,
-        1.0 / 5040.0,
-        1.0 / 720.0,
-        1.0 / 120.0,
-        1.0 / 24.0,
-        1.0 / 6.0,
-        0.5,
-        1.0,
-        1.0,
-    };
-    const double log2_e = 1.4426950408889634074, ln2_high = 0x1.62e42fee00000p-1, ln2_low = 0x1.a39ef35793c76p-33;
-    if (x != x) return x;
-    if (x > 700) return (double)INFINITY;
-    if (x < -700) return 0;
-    int n = (int)(x * log2_e + (x < 0 ? -0.5 : 0.5));
-    double r = x - n * ln2_high - n * ln2_low; /* |r| <= ln2 / 2: the 14 terms leave 4e-18 */
-    double y = 0;
-    for (size_t i = 0; i < sizeof inv_factorial / sizeof *inv_factorial; i++) y = y * r + inv_factorial[i];
-    return y * two_to(n);
-}
+/* ---- activations ---- */
 
 static float exp32(float x)
 {
     return (float)exp64((double)x);
-}
-
-/* ln(1 + t) for t in [0, 1]: 2 atanh(t / (2 + t)), whose argument is at most 1/3. */
-static double log1p_unit(double t)
-{
-    double s = t / (2 + t), s2 = s * s, y = 0;
-    for (int i = 18; i >= 0; i--) y = y * s2 + 1.0 / (2 * i + 1);
-    return 2 * s * y;
-}
-
-static double sigmoid64(double x)
-{
-    double t = exp64(x < 0 ? x : -x); /* never overflows; NaN passes */
-    return (x < 0 ? t : 1.0) / (1 + t);
 }
 
 /* Values at the ends are the limits: 0 and +inf, silu(-inf) = -0. */
@@ -84,7 +28,7 @@ static float act_of(float x32, bt_act_kind kind)
     case BT_ACT_SIGMOID:
         return (float)sigmoid64(x);
     case BT_ACT_SILU:
-        return (float)(x < -300 ? -0.0 : x * sigmoid64(x));
+        return (float)silu64(x);
     case BT_ACT_SOFTPLUS2: {
         const double ln2 = 0.69314718055994530942;
         double t = exp64((x < 0 ? x : -x) * ln2);
@@ -146,7 +90,7 @@ static void narrow_bf16(void *y, const float *x, size_t n)
     }
 }
 
-static void widen_any(float *y, const void *x, size_t n, bt_dtype t)
+void bt_scalar_widen(float *y, const void *x, size_t n, bt_dtype t)
 {
     switch (t) {
     case BT_F32:
@@ -162,7 +106,7 @@ static void widen_any(float *y, const void *x, size_t n, bt_dtype t)
         widen_f8(y, x, n);
         return;
     default:
-        assert(t < BT_N_WEIGHT_DTYPES);
+        assert(t < BT_MXFP4);
         return;
     }
 }
@@ -179,52 +123,41 @@ static float scale_of(const bt_view *w, size_t row, size_t col)
 {
     size_t per_row = (w->n_cols + BT_SCALE_BLOCK - 1) / BT_SCALE_BLOCK;
     size_t i = row / BT_SCALE_BLOCK * per_row + col / BT_SCALE_BLOCK;
-    const char *p = w->scale;
-    float s = 0;
-    widen_any(&s, p + i * (w->scale_dtype == BT_F32 ? 4 : 2), 1, (bt_dtype)w->scale_dtype);
+    float s;
+    if (w->scale_dtype == BT_F32)
+        memcpy(&s, (const char *)w->scale + i * sizeof s, sizeof s);
+    else
+        s = w->scale_dtype == BT_F16 ? bt_f16_to_f32(load16(w->scale, i)) : bt_bf16_to_f32(load16(w->scale, i));
     return s;
+}
+
+/* k0 and n are whole blocks. */
+static void widen_mxfp4(float *y, const bt_view *w, size_t row, size_t k0, size_t n)
+{
+    const uint8_t *codes = (const uint8_t *)w->data + (row * w->n_cols + k0) / 2;
+    const uint8_t *scales = (const uint8_t *)w->scale + (row * w->n_cols + k0) / BT_MXFP4_BLOCK;
+    for (size_t i = 0; i < n; i += 2) {
+        float s = bt_e8m0_to_f32(scales[i / BT_MXFP4_BLOCK]);
+        y[i] = bt_e2m1_to_f32(codes[i / 2]) * s;
+        y[i + 1] = bt_e2m1_to_f32(codes[i / 2] >> 4) * s;
+    }
 }
 
 /* y[n] = w[row][k0, k0 + n): code times scale, one rounding. */
 static void widen_row(float *y, const bt_view *w, size_t row, size_t k0, size_t n)
 {
-    static const uint8_t bytes[BT_N_WEIGHT_DTYPES] = {4, 2, 2, 1};
+    static const uint8_t bytes[BT_MXFP4] = {4, 2, 2, 1};
+    if (w->dtype == BT_MXFP4) {
+        widen_mxfp4(y, w, row, k0, n);
+        return;
+    }
     const char *p = w->data;
-    widen_any(y, p + (row * w->n_cols + k0) * bytes[w->dtype], n, (bt_dtype)w->dtype);
+    bt_scalar_widen(y, p + (row * w->n_cols + k0) * bytes[w->dtype], n, (bt_dtype)w->dtype);
     if (!w->scale) return;
     for (size_t b = 0; b < n; b += BT_SCALE_BLOCK) {
         float s = scale_of(w, row, k0 + b);
         for (size_t i = b; i < n && i < b + BT_SCALE_BLOCK; i++) y[i] *= s;
     }
-}
-
-/* acc[lane] += w[k] * x[k], lane = k mod LANES */
-static void accumulate(double *acc, const float *w, const float *x, size_t n)
-{
-    double s[LANES];
-    memcpy(s, acc, sizeof s);
-    size_t k = 0;
-    for (; k + LANES <= n; k += LANES)
-        for (size_t i = 0; i < LANES; i++) s[i] += (double)w[k + i] * (double)x[k + i];
-    for (size_t i = 0; k + i < n; i++) s[i] += (double)w[k + i] * (double)x[k + i];
-    memcpy(acc, s, sizeof s);
-}
-
-static double fold(const double *s)
-{
-    return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
-}
-
-static double dot(const float *w, const float *x, size_t n)
-{
-    double acc[LANES] = {0};
-    accumulate(acc, w, x, n);
-    return fold(acc);
-}
-
-static size_t row_of(const uint32_t *rows, size_t i)
-{
-    return rows ? rows[i] : i;
 }
 
 /* One row of weights against tokens [t0, t1). */
@@ -249,7 +182,8 @@ static void linear(const bt_linear *a, size_t r0, size_t r1)
 {
     assert(a->w && a->w->layout == BT_LAYOUT_ROWS && a->w->dtype < BT_N_WEIGHT_DTYPES);
     assert(r0 <= r1 && r1 <= a->w->n_rows);
-    assert(!a->w->scale || a->w->dtype == BT_F8_E4M3);
+    assert(!a->w->scale || a->w->dtype == BT_F8_E4M3 || a->w->dtype == BT_MXFP4);
+    assert(a->w->dtype != BT_MXFP4 || (a->w->scale && a->w->n_cols % BT_MXFP4_BLOCK == 0));
     for (size_t t0 = 0; t0 < a->n_x; t0 += TOKENS_MAX) {
         size_t t1 = a->n_x - t0 < TOKENS_MAX ? a->n_x : t0 + TOKENS_MAX;
         for (size_t r = r0; r < r1; r++) linear_row(a, r, r - r0, t0, t1);
@@ -327,68 +261,67 @@ static void route(const bt_route *r)
 /* ---- attention ---- */
 
 /* One query against its keys. A NaN score leaves the maximum alone and reaches l and acc through exp. */
-static void attn_query(const bt_attn *a, size_t i, size_t kv_row_bytes)
+static void attn_query(const bt_attn *a, size_t i)
 {
-    float *kv = a->scratch;                           /* [head_dim], widened */
-    double *sum = (double *)a->scratch + a->head_dim; /* [head_dim] */
+    double *sum = a->scratch;              /* [v_dim] */
+    float *kv = (float *)(sum + a->v_dim); /* [head_dim], widened */
     double s[BT_ATTN_TILE];
     double max = (double)-INFINITY, l = 0;
     const char *k = a->k, *v = a->v;
-    size_t n = a->n_keys[i];
+    size_t n = a->n_keys[i], bytes = a->kv_dtype == BT_F32 ? 4 : 2;
     for (size_t j = 0; j < n; j++) {
-        widen_any(kv, k + j * kv_row_bytes, a->head_dim, a->kv_dtype);
+        bt_scalar_widen(kv, k + j * a->k_stride * bytes, a->head_dim, a->kv_dtype);
         s[j] = (double)a->scale * dot(a->q[i], kv, a->head_dim);
         max = s[j] > max ? s[j] : max;
     }
     a->m[i] = (float)max; /* what the merge will use, so p is relative to the rounded value */
-    memset(sum, 0, a->head_dim * sizeof *sum);
+    memset(sum, 0, a->v_dim * sizeof *sum);
     for (size_t j = 0; j < n; j++) {
         double p = exp64(s[j] - (double)a->m[i]);
         l += p;
-        widen_any(kv, v + j * kv_row_bytes, a->head_dim, a->kv_dtype);
-        for (size_t d = 0; d < a->head_dim; d++) sum[d] += p * (double)kv[d];
+        bt_scalar_widen(kv, v + j * a->v_stride * bytes, a->v_dim, a->kv_dtype);
+        for (size_t d = 0; d < a->v_dim; d++) sum[d] += p * (double)kv[d];
     }
     a->l[i] = (float)l;
-    for (size_t d = 0; d < a->head_dim; d++) a->acc[i * a->head_dim + d] = (float)sum[d];
+    for (size_t d = 0; d < a->v_dim; d++) a->acc[i * a->v_dim + d] = (float)sum[d];
 }
 
 static void attn_tile(const bt_attn *a)
 {
     assert(a->n_q <= BT_ATTN_QUERIES_MAX);
     assert(a->kv_dtype == BT_F32 || a->kv_dtype == BT_BF16 || a->kv_dtype == BT_F16);
-    assert(a->head_dim <= BT_KERNEL_SCRATCH_BYTES / (2 * sizeof(double)));
-    size_t kv_row_bytes = a->head_dim * (a->kv_dtype == BT_F32 ? 4 : 2);
+    assert(a->v_dim <= a->head_dim && a->head_dim <= BT_KERNEL_SCRATCH_BYTES / (2 * sizeof(double)));
     for (size_t i = 0; i < a->n_q; i++) {
         assert(a->n_keys[i] <= BT_ATTN_TILE);
-        attn_query(a, i, kv_row_bytes);
+        attn_query(a, i);
     }
 }
 
-static void attn_merge(float *m, float *l, float *acc, float m2, float l2, const float *acc2, size_t head_dim)
+static void attn_merge(float *m, float *l, float *acc, float m2, float l2, const float *acc2, size_t v_dim)
 {
     if (l2 == 0) return;
     if (*l == 0) {
         *m = m2;
         *l = l2;
-        memcpy(acc, acc2, head_dim * sizeof *acc);
+        memcpy(acc, acc2, v_dim * sizeof *acc);
         return;
     }
     float max = m2 > *m ? m2 : *m;
     float a = exp32(*m - max), b = exp32(m2 - max);
     *m = max;
     *l = (float)((double)a * (double)*l + (double)b * (double)l2);
-    for (size_t d = 0; d < head_dim; d++) acc[d] = (float)((double)a * (double)acc[d] + (double)b * (double)acc2[d]);
+    for (size_t d = 0; d < v_dim; d++) acc[d] = (float)((double)a * (double)acc[d] + (double)b * (double)acc2[d]);
 }
 
-static void attn_finish(float *y, const float *acc, float l, size_t head_dim)
+static void attn_finish(float *y, const float *acc, float l, size_t v_dim)
 {
-    for (size_t d = 0; d < head_dim; d++) y[d] = acc[d] / l;
+    for (size_t d = 0; d < v_dim; d++) y[d] = acc[d] / l;
 }
 
 void bt_kernels_add_scalar(bt_kernels *k)
 {
     k->level = BT_CPU_SCALAR;
-    for (size_t t = 0; t <= BT_F8_E4M3; t++) k->linear[t] = linear;
+    for (size_t t = 0; t < BT_N_WEIGHT_DTYPES; t++) k->linear[t] = linear;
     k->widen[BT_F32] = widen_f32;
     k->widen[BT_F16] = widen_f16;
     k->widen[BT_BF16] = widen_bf16;
@@ -407,4 +340,5 @@ void bt_kernels_add_scalar(bt_kernels *k)
     k->attn_tile = attn_tile;
     k->attn_merge = attn_merge;
     k->attn_finish = attn_finish;
+    bt_kernels_add_scalar_kimi(k);
 }

@@ -27,7 +27,7 @@
 #define THREADS_MAX  256u
 #define SMALL_LOOPS  200u
 
-static const char *const dtype_names[] = {"f32", "f16", "bf16", "f8"};
+static const char *const dtype_names[BT_N_WEIGHT_DTYPES] = {"f32", "f16", "bf16", "f8", "mxfp4"};
 
 typedef struct bench {
     const options *o;
@@ -116,6 +116,7 @@ static void run_attention(const bench *b, const measure *m, size_t thread_i)
     for (size_t i = 0; i < m->n_x; i++) q[i] = b->x + i * HEAD_DIM, n_keys[i] = BT_ATTN_TILE;
     size_t bytes = (size_t)BT_ATTN_TILE * HEAD_DIM * dtype_size(m->dtype);
     bt_attn a = {.q = q, .n_keys = n_keys, .n_q = m->n_x, .kv_dtype = m->dtype, .head_dim = HEAD_DIM, .scale = 0.01f};
+    a.v_dim = a.k_stride = a.v_stride = HEAD_DIM;
     float *out = b->y + thread_i * BT_ATTN_QUERIES_MAX * (HEAD_DIM + 2);
     a.m = out, a.l = out + BT_ATTN_QUERIES_MAX, a.acc = out + 2 * BT_ATTN_QUERIES_MAX;
     a.scratch = b->scratch[thread_i];

@@ -87,6 +87,7 @@ void check_conversions(const subject *s);
 void check_route(const subject *s);
 void check_linear(const subject *s);
 void check_attention(const subject *s);
+void check_kimi(const subject *s);
 void check_linear_invariance(const subject *s);
 void check_attention_invariance(const subject *s);
 

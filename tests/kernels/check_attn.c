@@ -26,6 +26,31 @@ typedef struct result {
     float *m, *l, *acc;
 } result;
 
+/* Elements from the first to the last of n rows. */
+static size_t span(size_t n, size_t stride, size_t width)
+{
+    return n > 0 ? (n - 1) * stride + width : 0;
+}
+
+/* Rows of keys and values lie close in two of three rounds, and values are as wide as keys in every second. */
+static void set_widths(tile *t, size_t head_dim, size_t round)
+{
+    t->a.head_dim = head_dim;
+    t->a.v_dim = round % 2 ? head_dim : 1 + random_below(head_dim);
+    t->a.k_stride = head_dim + (round % 3 == 2 ? random_below(40) : 0);
+    t->a.v_stride = t->a.v_dim + (round % 3 == 2 ? random_below(40) : 0);
+}
+
+static double key_at(const tile *t, size_t j, size_t c)
+{
+    return decode(t->a.k, j * t->a.k_stride + c, t->a.kv_dtype);
+}
+
+static double value_at(const tile *t, size_t j, size_t c)
+{
+    return decode(t->a.v, j * t->a.v_stride + c, t->a.kv_dtype);
+}
+
 static void make_tile(tile *t, bt_dtype d, size_t head_dim, size_t n_q, size_t round, placement place)
 {
     size_t causal = random_below(BT_ATTN_TILE);
@@ -35,19 +60,22 @@ static void make_tile(tile *t, bt_dtype d, size_t head_dim, size_t n_q, size_t r
         t->n_keys[i] = (uint32_t)(n < BT_ATTN_TILE ? n : BT_ATTN_TILE);
         if (t->n_keys[i] > t->n_keys_max) t->n_keys_max = t->n_keys[i];
     }
-    size_t n_kv = t->n_keys_max * head_dim;
-    void *k = buffer(n_kv * dtype_size(d), 1, place), *v = buffer(n_kv * dtype_size(d), 1, place);
+    set_widths(t, head_dim, round);
+    size_t n_k = span(t->n_keys_max, t->a.k_stride, head_dim), n_v = span(t->n_keys_max, t->a.v_stride, t->a.v_dim);
+    bool is_latent = round % 4 == 2; /* values are parts of the keys */
+    if (is_latent) t->a.v_stride = t->a.k_stride;
+    t->k = buffer(n_k * dtype_size(d), 1, place);
+    t->v = is_latent ? t->k : buffer(n_v * dtype_size(d), 1, place);
     input_kind kind = round % 5 == 3 ? INPUT_DENORMAL : round % 5 == 4 ? INPUT_EQUAL : INPUT_NORMAL;
-    fill_weights(k, n_kv, d, kind);
-    fill_weights(v, n_kv, d, round % 7 == 6 ? INPUT_TINY : INPUT_NORMAL);
-    t->k = k, t->v = v;
+    fill_weights(t->k, n_k, d, kind);
+    if (!is_latent) fill_weights(t->v, n_v, d, round % 7 == 6 ? INPUT_TINY : INPUT_NORMAL);
     t->q = buffer(n_q * head_dim * 4, 4, place);
     fill_activations(t->q, n_q * head_dim, INPUT_NORMAL);
     if (round % 2) /* a peaked distribution */
         for (size_t i = 0; i < n_q * head_dim; i++) t->q[i] *= 4;
     for (size_t i = 0; i < n_q; i++) t->q_rows[i] = t->q + i * head_dim;
-    t->a = (bt_attn){.q = t->q_rows, .n_keys = t->n_keys, .n_q = n_q, .k = k, .v = v, .kv_dtype = d};
-    t->a.head_dim = head_dim, t->a.scale = (float)(1 / sqrt((double)head_dim));
+    t->a.q = t->q_rows, t->a.n_keys = t->n_keys, t->a.n_q = n_q, t->a.k = t->k, t->a.v = t->v, t->a.kv_dtype = d;
+    t->a.scale = (float)(1 / sqrt((double)head_dim));
 }
 
 static result make_result(const tile *t, placement place)
@@ -55,7 +83,7 @@ static result make_result(const tile *t, placement place)
     result r;
     r.m = buffer(t->a.n_q * 4, 4, place);
     r.l = buffer(t->a.n_q * 4, 4, place);
-    r.acc = buffer(t->a.n_q * t->a.head_dim * 4, 4, place);
+    r.acc = buffer(t->a.n_q * t->a.v_dim * 4, 4, place);
     return r;
 }
 
@@ -73,7 +101,7 @@ static double weight_error(const tile *t, size_t i)
     for (size_t j = 0; j < t->n_keys[i]; j++) {
         double sum = 0, s = 0;
         for (size_t c = 0; c < t->a.head_dim; c++) {
-            double product = (double)t->q_rows[i][c] * decode(t->a.k, j * t->a.head_dim + c, t->a.kv_dtype);
+            double product = (double)t->q_rows[i][c] * key_at(t, j, c);
             sum += fabs(product);
             s += product;
         }
@@ -88,10 +116,9 @@ static double mean_of_abs(const tile *t, const result *r, size_t i, size_t c)
     double sum = 0, total = 0;
     for (size_t j = 0; j < t->n_keys[i]; j++) {
         double s = 0;
-        for (size_t e = 0; e < t->a.head_dim; e++)
-            s += (double)t->q_rows[i][e] * decode(t->a.k, j * t->a.head_dim + e, t->a.kv_dtype);
+        for (size_t e = 0; e < t->a.head_dim; e++) s += (double)t->q_rows[i][e] * key_at(t, j, e);
         double p = exp(s * (double)t->a.scale - (double)r->m[i]);
-        sum += p * fabs(decode(t->a.v, j * t->a.head_dim + c, t->a.kv_dtype));
+        sum += p * fabs(value_at(t, j, c));
         total += p;
     }
     return sum / total;
@@ -99,23 +126,23 @@ static double mean_of_abs(const tile *t, const result *r, size_t i, size_t c)
 
 static void compare_query(const tile *t, const result *ref, const result *now, size_t i)
 {
-    const size_t hd = t->a.head_dim;
+    const size_t v_dim = t->a.v_dim;
     if (t->n_keys[i] == 0) {
         check_that(isinf(now->m[i]) && now->m[i] < 0 && now->l[i] == 0, "no keys: m is -inf, l is 0");
-        for (size_t c = 0; c < hd; c++) check_near(0, now->acc[i * hd + c], 0, c);
+        for (size_t c = 0; c < v_dim; c++) check_near(0, now->acc[i * v_dim + c], 0, c);
         return;
     }
     double g = weight_error(t, i);
     check_near(ref->m[i], now->m[i], g, i);
     double log_ref = (double)ref->m[i] + log((double)ref->l[i]), log_now = (double)now->m[i] + log((double)now->l[i]);
     check_near((float)log_ref, (float)log_now, 2 * g + (sqrt((double)t->n_keys[i]) + 4 + fabs(log_ref)) * U, i);
-    for (size_t c = i % 5; c < hd; c += 5) { /* a fifth of the columns: the bound is dear */
+    for (size_t c = i % 5; c < v_dim; c += 5) { /* a fifth of the columns: the bound is dear */
         double bound = (2 * g + (sqrt((double)t->n_keys[i]) + 6) * U) * mean_of_abs(t, ref, i, c) + 256 * HALF_DENORMAL;
-        check_near(ref->acc[i * hd + c] / ref->l[i], now->acc[i * hd + c] / now->l[i], bound, i * hd + c);
+        check_near(ref->acc[i * v_dim + c] / ref->l[i], now->acc[i * v_dim + c] / now->l[i], bound, i * v_dim + c);
     }
 }
 
-static const size_t head_dims[] = {1, 7, 8, 15, 16, 17, 24, 48, 63, 64, 65, 80, 128, 130};
+static const size_t head_dims[] = {1, 7, 8, 15, 16, 17, 24, 48, 63, 64, 65, 80, 128, 130, 576};
 static const size_t query_counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 13, 64};
 
 static void check_tile(const subject *s, bt_dtype d)
@@ -144,15 +171,16 @@ static void check_nan(const subject *s, bt_dtype d)
         size_t hd = 48;
         make_tile(&t, d, hd, 8, 0, PLACE_POISONED);
         result now = make_result(&t, PLACE_POISONED);
-        size_t key = random_below(t.n_keys_max ? t.n_keys_max : 1), column = random_below(hd);
+        size_t key = random_below(t.n_keys_max ? t.n_keys_max : 1), column = random_below(t.a.v_dim);
         bool in_key = round % 2;
         check_case("NaN in %s %zu", in_key ? "key" : "value", key);
-        char *p = (in_key ? t.k : t.v) + (key * hd + column) * dtype_size(d);
+        char *p = (in_key ? t.k + key * t.a.k_stride * dtype_size(d) : t.v + key * t.a.v_stride * dtype_size(d)) +
+                  column * dtype_size(d);
         if (t.n_keys_max > 0) memset(p, 0xff, dtype_size(d));
         run(s, s->now, &t, now);
         for (size_t i = 0; i < 8; i++) {
             bool sees = t.n_keys[i] > key;
-            check_that(!!isnan(now.acc[i * hd + column]) == sees, "NaN seen where it is");
+            check_that(!!isnan(now.acc[i * t.a.v_dim + column]) == sees, "NaN seen where it is");
             check_that(!!isnan(now.l[i]) == (sees && in_key), "NaN of a key reaches the sum");
         }
         buffers_release();
@@ -216,14 +244,14 @@ static void invariance_case(const subject *s, bt_dtype d, size_t head_dim, size_
         size_t left = t.a.n_q - i, n = 1 + random_below(left < 9 ? left : 9);
         tile piece = t;
         piece.a.q = t.q_rows + i, piece.a.n_keys = t.n_keys + i, piece.a.n_q = n;
-        result r = {part.m + i, part.l + i, part.acc + i * head_dim};
+        result r = {part.m + i, part.l + i, part.acc + i * t.a.v_dim};
         run(s, s->now, &piece, r);
         i += n;
     }
     check_case("head %zu, round %zu, queries split", head_dim, round);
     check_floats_same(all.m, part.m, t.a.n_q, "m");
     check_floats_same(all.l, part.l, t.a.n_q, "l");
-    check_floats_same(all.acc, part.acc, t.a.n_q * head_dim, "acc");
+    check_floats_same(all.acc, part.acc, t.a.n_q * t.a.v_dim, "acc");
     buffers_release();
 }
 

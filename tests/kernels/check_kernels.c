@@ -146,6 +146,7 @@ static void check_level(const subject *s)
     check_route(s);
     check_linear(s);
     check_attention(s);
+    check_kimi(s);
     check_linear_invariance(s);
     check_attention_invariance(s);
 }

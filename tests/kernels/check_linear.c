@@ -13,7 +13,7 @@
 
 #define U UNIT_ROUNDOFF
 
-static const char *const dtype_names[] = {"f32", "f16", "bf16", "f8"};
+static const char *const dtype_names[BT_N_WEIGHT_DTYPES] = {"f32", "f16", "bf16", "f8", "mxfp4"};
 
 typedef struct shape {
     size_t n_rows, n_cols, n_x;
@@ -22,9 +22,46 @@ typedef struct shape {
     bool add, gathered;
 } shape;
 
+/* Scale bytes: around 1, or where the products of a kind lie; any number of magnitudes among random codes. */
+static uint8_t random_scale(input_kind k)
+{
+    switch (k) {
+    case INPUT_HUGE:
+        return (uint8_t)(178 + random_below(4));
+    case INPUT_TINY:
+        return (uint8_t)(58 + random_below(4));
+    case INPUT_DENORMAL:
+        return (uint8_t)random_below(4);
+    case INPUT_CODES:
+        return (uint8_t)random_below(190);
+    case INPUT_EQUAL:
+        return 126;
+    default:
+        return (uint8_t)(122 + random_below(6));
+    }
+}
+
+/* Two codes a byte and a scale for 32. Where sums shall cancel, both codes of a byte are one. */
+static bt_view make_mxfp4(const shape *h)
+{
+    size_t n = h->n_rows * h->n_cols, n_scales = n / BT_MXFP4_BLOCK;
+    uint8_t *codes = buffer(n / 2, 1, h->place), *scales = buffer(n_scales, 1, h->place);
+    for (size_t i = 0; i < n / 2; i++) {
+        codes[i] = h->kind == INPUT_EQUAL ? 0x33 : (uint8_t)random_u64();
+        if (h->kind == INPUT_CANCEL) codes[i] = (uint8_t)((codes[i] & 15u) * 17);
+    }
+    for (size_t i = 0; i < n_scales; i++) scales[i] = random_scale(h->kind);
+    if (h->kind == INPUT_NAN && n_scales > 0) scales[random_below(n_scales)] = 255;
+    bt_view w = {.data = codes, .scale = scales, .n_rows = (uint32_t)h->n_rows, .n_cols = (uint32_t)h->n_cols};
+    w.bytes = n / 2 + n_scales;
+    w.dtype = BT_MXFP4, w.scale_dtype = BT_F8_E8M0;
+    return w;
+}
+
 /* A matrix whose scales, for FP8, are of a random dtype and magnitude. */
 static bt_view make_weights(const shape *h, bt_dtype d)
 {
+    if (d == BT_MXFP4) return make_mxfp4(h);
     size_t n = h->n_rows * h->n_cols;
     void *data = buffer(n * dtype_size(d), 1, h->place);
     fill_weights(data, n, d, h->kind);
@@ -47,10 +84,27 @@ static bt_view make_weights(const shape *h, bt_dtype d)
 
 static double weight_at(const bt_view *w, size_t r, size_t k)
 {
+    if (w->dtype == BT_MXFP4) {
+        static const double values[8] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+        size_t i = r * w->n_cols + k;
+        unsigned code = ((const uint8_t *)w->data)[i / 2] >> (i % 2 * 4) & 15u; /* the low nibble is the even one */
+        uint8_t scale = ((const uint8_t *)w->scale)[i / BT_MXFP4_BLOCK];
+        double v = scale == 255 ? (double)NAN : ldexp(values[code % 8], scale - 127);
+        return code < 8 ? v : -v;
+    }
     double v = decode(w->data, r * w->n_cols + k, (bt_dtype)w->dtype);
     if (!w->scale) return v;
     size_t block = r / 128 * ((w->n_cols + 127u) / 128) + k / 128;
     return (double)(float)(v * decode(w->scale, block, (bt_dtype)w->scale_dtype));
+}
+
+/* y[t][r] in f64, for MXFP4, whose scalar form is checked too. */
+static float sum_of(const bt_linear *a, const float *y0, size_t t, size_t r)
+{
+    const float *x = a->x + (a->x_rows ? a->x_rows[t] : t) * a->x_stride;
+    double sum = a->add ? (double)y0[0] : 0;
+    for (size_t k = 0; k < a->w->n_cols; k++) sum += weight_at(a->w, r, k) * (double)x[k];
+    return (float)sum;
 }
 
 /* The bound of y[t][r]; infinite where a partial sum may overflow. The square root takes roundings for independent,
@@ -106,7 +160,9 @@ static void linear_case(const subject *s, const shape *h, bt_dtype d)
         size_t at = (h->gathered ? y_rows[t] : t) * y_stride;
         for (size_t r = r0; r < r1; r++) {
             double bound = bound_of(&a, h->kind, y0 + at + r - r0, t, r);
-            if (!isinf(bound)) check_near(ref[at + r - r0], y[at + r - r0], bound, at + r - r0);
+            if (isinf(bound)) continue;
+            if (d == BT_MXFP4) ref[at + r - r0] = sum_of(&a, y0 + at + r - r0, t, r);
+            check_near(ref[at + r - r0], y[at + r - r0], bound, at + r - r0);
         }
         for (size_t i = r1 - r0; i < y_stride && at + i < y_n; i++)
             check_floats_same(y0 + at + i, y + at + i, 1, "between the rows of y");
@@ -121,6 +177,11 @@ static void run_shape(const subject *s, bt_dtype d, shape h)
     check_case("%zu x %zu, %zu tokens, %s, placement %d%s%s", h.n_rows, h.n_cols, h.n_x, input_name(h.kind),
                (int)h.place, h.add ? ", add" : "", h.gathered ? ", gathered" : "");
     linear_case(s, &h, d);
+}
+
+static size_t whole_blocks(size_t n_cols)
+{
+    return (n_cols + BT_MXFP4_BLOCK - 1) / BT_MXFP4_BLOCK * BT_MXFP4_BLOCK;
 }
 
 static void check_dtype(const subject *s, bt_dtype d)
@@ -141,6 +202,7 @@ static void check_dtype(const subject *s, bt_dtype d)
                                random_below(3) == 0,
                                random_below(2) == 0};
                     if (j == 0) h.n_x = 1; /* the form of its own */
+                    if (d == BT_MXFP4) h.n_cols = whole_blocks(h.n_cols);
                     run_shape(s, d, h);
                 }
             for (size_t cols = 2560; cols <= (s->o->quick ? 2560u : 10240u); cols *= 2)
@@ -153,7 +215,8 @@ void check_linear(const subject *s)
     for (bt_dtype d = BT_F32; d < BT_N_WEIGHT_DTYPES; d++) {
         char name[32];
         snprintf(name, sizeof name, "linear_%s", dtype_names[d]);
-        if (s->now->linear[d] == s->below->linear[d] || !check_begin(s, name)) continue;
+        bool is_bottom = d == BT_MXFP4 && s->now->level == BT_CPU_SCALAR;
+        if ((s->now->linear[d] == s->below->linear[d] && !is_bottom) || !check_begin(s, name)) continue;
         check_dtype(s, d);
         check_end();
     }
@@ -228,6 +291,7 @@ static void by_order(const invariance *v)
 static void invariance_of(const subject *s, bt_dtype d, size_t n_rows, size_t n_cols)
 {
     static const size_t n_x[] = {1, 2, 3, 4, 5, 6, 7, 64, 71};
+    if (d == BT_MXFP4) n_cols = whole_blocks(n_cols);
     shape h = {n_rows, n_cols, MANY, random_below(2) ? INPUT_NORMAL : INPUT_CANCEL, PLACE_POISONED, false, false};
     invariance v = {.s = s, .d = d, .w = make_weights(&h, d)};
     float *x = buffer(MANY * n_cols * 4, 4, PLACE_POISONED);

@@ -233,7 +233,7 @@ void check_elementwise(const subject *s)
 
 /* ---- widen and narrow: exact ---- */
 
-static const char *const dtype_names[] = {"f32", "f16", "bf16", "f8"};
+static const char *const dtype_names[BT_N_WEIGHT_DTYPES] = {"f32", "f16", "bf16", "f8", "mxfp4"};
 
 /* All codes of a type (or a million random f32), then short runs at every length among guards. */
 static void check_widen(const subject *s, bt_dtype d)
