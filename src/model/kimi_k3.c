@@ -68,8 +68,8 @@ typedef struct k3_shape {
     struct {
         bool no_mix;
         int32_t skip_layer, force_expert; /* -1: none */
-        uint32_t o_proj_parts;            /* 2: o_proj in two column halves, summed */
-        int32_t drop_part;                /* -1: none */
+        bool split_o_proj;                /* o_proj in two column halves, summed */
+        int32_t drop_half;                /* of those; -1: none */
     } ablate;
 } k3_shape;
 
@@ -228,7 +228,7 @@ static bt_status k3_read_config(const bt_config *c, void *shape, const bt_family
     *s = (k3_shape){.file = bt_config_file(c),
                     .prefix = prefix,
                     .latent_eps = K3_LATENT_EPS,
-                    .ablate = {.skip_layer = -1, .force_expert = -1, .o_proj_parts = 1, .drop_part = -1}};
+                    .ablate = {.skip_layer = -1, .force_expert = -1, .drop_half = -1}};
     bt_reader *r = &(bt_reader){.defaults = &s->defaults, .e = e};
     r->st = bt_model_text_scope(family, c, &r->scope, e);
     bt_read_refuse(r, r->scope.object == NULL, "text_config", "is missing");
@@ -531,9 +531,33 @@ static void gated_unit(k3_tape *t, bt_act g, bt_act u)
         bt_op_act_mul(t->b, g, g, u, BT_FN_SILU);
 }
 
+#ifdef BT_TEST_BUILD
+/* o_proj as two machines would share it: each multiplies half of the columns, the halves are summed. */
+static void project_out_in_halves(k3_tape *t, const k3_layer *w, bt_act o, bool is_fresh)
+{
+    size_t middle = o.width / 2;
+    for (int32_t half = 0; half < 2; half++) {
+        bool dropped = half == t->s->ablate.drop_half;
+        size_t begin = half == 0 ? 0 : middle, end = half == 0 ? middle : o.width;
+        bt_act part = bt_tape_act(t->b, BT_SPACE_ROWS, o.width);
+        bt_op_keep(t->b, part, o, begin, dropped ? begin : end);
+        if (is_fresh && half == 0)
+            bt_op_linear(t->b, stream(t), part, w->o);
+        else
+            bt_op_linear_add(t->b, stream(t), part, w->o);
+    }
+}
+#endif
+
 /* o_proj: the stream grows by it, or, after a banked one, starts afresh from it alone. */
 static void project_out(k3_tape *t, const k3_layer *w, bt_act o, bool is_fresh)
 {
+#ifdef BT_TEST_BUILD
+    if (t->s->ablate.split_o_proj) {
+        project_out_in_halves(t, w, o, is_fresh);
+        return;
+    }
+#endif
     if (is_fresh)
         bt_op_linear(t->b, stream(t), o, w->o);
     else
@@ -720,10 +744,10 @@ static bt_status k3_ablate(void *shape, const char *key, const char *value, bt_e
     else if (strcmp(key, "attn_res_mix") == 0 && has_value && v == 0 && s->block > 0)
         s->ablate.no_mix = true;
     else if (strcmp(key, "o_proj_tp") == 0 && has_value && v == 2)
-        s->ablate.o_proj_parts = 2;
+        s->ablate.split_o_proj = true;
     else if (strcmp(key, "drop_o_proj_rank") == 0 && has_value && v < 2) {
-        s->ablate.o_proj_parts = 2;
-        s->ablate.drop_part = (int32_t)v;
+        s->ablate.split_o_proj = true;
+        s->ablate.drop_half = (int32_t)v;
     } else
         return bt_fail(e, BT_ERR_USAGE, "--ablate %s=%s: this model has no use for it", key, value);
     return BT_OK;

@@ -67,6 +67,9 @@ typedef enum bt_op_kind {
     BT_OP_MLA_ABSORB,   /* y_h = (W_h^T of q_h's first part, q_h's rest): queries of the latent space */
     BT_OP_MLA_VALUES,   /* y_h = W_h x_h: values out of the latent space */
     BT_OP_RES_MIX,      /* y = attention over depth: a softmax-weighted sum of earlier streams */
+#ifdef BT_TEST_BUILD
+    BT_OP_KEEP, /* y = x in a range of columns, 0 elsewhere: faults on purpose */
+#endif
     BT_N_OPS,
 } bt_op_kind;
 
@@ -201,6 +204,12 @@ typedef struct bt_op {
             uint32_t n_sources, stride;
             float eps;
         } res_mix;
+#ifdef BT_TEST_BUILD
+        struct {
+            bt_act y, x;
+            uint32_t begin, end;
+        } keep;
+#endif
     } u;
 } bt_op;
 
@@ -308,6 +317,10 @@ void bt_op_mla_values(bt_tape_builder *b, bt_act y, bt_act x, uint32_t weight, s
                       size_t v_dim);
 void bt_op_res_mix(bt_tape_builder *b, bt_act y, bt_act sources, size_t n_sources, uint32_t norm, uint32_t proj,
                    double eps);
+
+#ifdef BT_TEST_BUILD
+void bt_op_keep(bt_tape_builder *b, bt_act y, bt_act x, size_t begin, size_t end); /* columns [begin, end) */
+#endif
 
 const char *bt_op_name(bt_op_kind kind);
 

@@ -35,6 +35,23 @@ static void write_json(const char *folder, const char *name, const json_t *j)
     free(text);
 }
 
+/* Sets or removes a member; a dot in the path leads into an object. */
+static void change_config(json_t *config, const char *path, json_t *value)
+{
+    const char *dot = strchr(path, '.');
+    if (dot != NULL) {
+        char *member = strndup(path, (size_t)(dot - path));
+        assert_non_null(member);
+        json_t *object = json_object_get(config, member);
+        free(member);
+        assert_true(json_is_object(object));
+        change_config(object, dot + 1, value);
+        return;
+    }
+    bool gone = json_is_string(value) && strcmp(json_string_value(value), "__delete__") == 0;
+    assert_int_equal(gone ? (json_object_del(config, path), 0) : json_object_set(config, path, value), 0);
+}
+
 /* A copy of `base` whose config has the keys of `change` (NULL: none) instead of its own. */
 static variant make_variant(const char *base, const json_t *change)
 {
@@ -47,11 +64,7 @@ static variant make_variant(const char *base, const json_t *change)
     json_t *config = load_config(base);
     const char *key;
     json_t *value, *copy = change == NULL ? json_object() : json_deep_copy(change);
-    json_object_foreach(copy, key, value)
-    {
-        bool gone = json_is_string(value) && strcmp(json_string_value(value), "__delete__") == 0;
-        assert_int_equal(gone ? (json_object_del(config, key), 0) : json_object_set(config, key, value), 0);
-    }
+    json_object_foreach(copy, key, value) change_config(config, key, value);
     write_json(v.folder, "config.json", config);
     json_decref(copy);
     json_decref(config);

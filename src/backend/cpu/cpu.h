@@ -132,6 +132,7 @@ void bt_cpu_widen_row(const bt_kernels *k, float *y, const bt_view *w, uint64_t 
 #ifdef BT_TEST_BUILD
 /* A fault on purpose (plant.c): from now on a product with one token sums in another order than one with several. */
 void bt_cpu_plant_reduction_order(bt_plan *p);
+void bt_cpu_exec_keep(const bt_cpu_run *r, uint32_t op_i, size_t thread_i);
 #endif
 
 /* Each executes what is left of an op; called by every thread. op_i names the counter. */

@@ -1,7 +1,9 @@
 /*
- * A second order of summation, planted on purpose: decode would then differ from prefill in the last bits, which no
- * person sees and every test of bit-identity must. Only the test build has it.
+ * Faults on purpose, in the test build only: a second order of summation (decode would then differ from prefill in the
+ * last bits, which no person sees and every test of bit-identity must), and the op that blots out columns.
  */
+#include <string.h>
+
 #include "backend/cpu/cpu.h"
 
 #ifdef BT_TEST_BUILD
@@ -32,6 +34,19 @@ void bt_cpu_plant_reduction_order(bt_plan *p)
     bt_cpu_plan *plan = (bt_cpu_plan *)p;
     for (size_t i = 0; i < BT_N_WEIGHT_DTYPES; i++)
         if (i != BT_MXFP4) plan->cpu->kernels.linear[i] = linear_in_two_orders;
+}
+
+void bt_cpu_exec_keep(const bt_cpu_run *r, uint32_t op_i, size_t thread_i)
+{
+    (void)thread_i;
+    const bt_op *op = bt_cpu_op(r, op_i);
+    uint32_t begin = op->u.keep.begin, end = op->u.keep.end;
+    bt_cpu_items it;
+    while (bt_cpu_claim(r, op_i, r->step->n_rows, 1, &it)) {
+        float *y = bt_cpu_row(r, op->u.keep.y, it.begin);
+        memset(y, 0, op->u.keep.y.width * sizeof *y);
+        memcpy(y + begin, bt_cpu_row(r, op->u.keep.x, it.begin) + begin, (end - begin) * sizeof *y);
+    }
 }
 
 #endif

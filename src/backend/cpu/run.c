@@ -64,6 +64,9 @@ static const exec_fn EXEC[BT_N_OPS] = {
     [BT_OP_MLA_ABSORB] = bt_cpu_exec_mla_absorb,
     [BT_OP_MLA_VALUES] = bt_cpu_exec_mla_values,
     [BT_OP_RES_MIX] = bt_cpu_exec_res_mix,
+#ifdef BT_TEST_BUILD
+    [BT_OP_KEEP] = bt_cpu_exec_keep,
+#endif
 };
 
 static void walk(void *arg, size_t thread_i)
