@@ -77,6 +77,7 @@ static const char *const bench_examples[] = {
 static const char *const synth_examples[] = {
     "baltoro synth ./k2-0.9b --preset k2-0.9b",
     "baltoro synth ./mova-8 --preset k2-mova-36b --layers 8 --dtype fp8",
+    "baltoro synth ./k3-4 --preset k3-full --layers 4 --experts 128",
     NULL,
 };
 static const char *const help_examples[] = {
@@ -684,7 +685,8 @@ const bt_option_spec bt_option_specs[BT_N_OPTIONS] = {
             .argument = "NAME",
             .kind = BT_KIND_CHOICE,
             .group = BT_GROUP_SYNTH,
-            .choices = "k2-0.9b k2-3.7b k2-7b k2-32b k2-mova-36b k2-375b k2-tiny k2-mova-tiny",
+            .choices = "k2-0.9b k2-3.7b k2-7b k2-32b k2-mova-36b k2-375b k2-tiny k2-mova-tiny k3-full k3-twin-0.4b "
+                       "k3-tiny k3-small k3-prod-width kimi-linear-48b kimi-linear-tiny",
             .commands = SYNTH,
             .help = "Whose shapes to write.",
         },
@@ -721,8 +723,8 @@ const bt_option_spec bt_option_specs[BT_N_OPTIONS] = {
             .choices = "bf16 fp8",
             .default_text = "bf16",
             .commands = SYNTH,
-            .help = "Type of the weights. fp8 is what the FP8 releases are: of a dense model all projections, of one "
-                    "with experts these alone.",
+            .help = "Type of K2-Horizon's weights. fp8 is what the FP8 releases are: of a dense model all projections, "
+                    "of one with experts these alone. Kimi's are as released: k3-full's experts are MXFP4.",
         },
     [BT_OPT_WEIGHTS_SEED] =
         {
@@ -731,7 +733,7 @@ const bt_option_spec bt_option_specs[BT_N_OPTIONS] = {
             .argument = "N",
             .kind = BT_KIND_U64,
             .group = BT_GROUP_SYNTH,
-            .default_text = "0",
+            .default_text = "the preset's",
             .commands = SYNTH,
             .help = "Another seed gives other weights.",
         },
@@ -848,6 +850,7 @@ const bt_option_spec bt_option_specs[BT_N_OPTIONS] = {
             .argument = "FAULTS",
             .kind = BT_KIND_TEXT,
             .group = BT_GROUP_ENGINE,
+            .environment = "BALTORO_ABLATE",
             .commands = ENGINE,
             .help = "Test build only: plant faults, as in skip_layer=1,rope=off. The answers are wrong on purpose.",
         },
