@@ -9,7 +9,9 @@
 /* An assertion that names the op. */
 #define CHECK(op, condition) assert((condition) && (op))
 
-#define CONV_TAPS_MAX 16u /* what backends promise */
+/* What backends promise. */
+#define CONV_TAPS_MAX   16u
+#define RES_SOURCES_MAX 256u
 
 const char *bt_op_name(bt_op_kind kind)
 {
@@ -511,7 +513,8 @@ void bt_op_mla_absorb(bt_tape_builder *b, bt_act y, bt_act q, uint32_t w, size_t
     CHECK("mla_absorb", is_f32(y) && is_f32(q) && in_place(b, y) && in_place(b, q) && !b->has_head);
     CHECK("mla_absorb", n_heads > 0 && nope > 0 && v_dim > 0 && q.width == n_heads * (nope + rest));
     CHECK("mla_absorb", y.width == n_heads * (latent + rest));
-    CHECK("mla_absorb", is_plain(b, w) && is_matrix(b, w, n_heads * (nope + v_dim), latent)); /* it is transposed */
+    CHECK("mla_absorb", is_matrix(b, w, n_heads * (nope + v_dim), latent));
+    CHECK("mla_absorb", is_plain(b, w) && weight(b, w)->dtype <= BT_BF16); /* it is transposed */
     CHECK("mla_absorb", !bt_acts_overlap(b, y, q));
     bt_tape_reads(b, q);
     bt_tape_writes(b, y);
@@ -551,7 +554,8 @@ void bt_op_res_mix(bt_tape_builder *b, bt_act y, bt_act sources, size_t n_source
 {
     uint64_t stride = ((uint64_t)y.width + 15) / 16 * 16;
     CHECK("res_mix", is_f32(y) && is_f32(sources) && in_place(b, y) && in_place(b, sources));
-    CHECK("res_mix", n_sources > 0 && sources.width >= (n_sources - 1) * stride + y.width);
+    CHECK("res_mix",
+          n_sources > 0 && n_sources <= RES_SOURCES_MAX && sources.width >= (n_sources - 1) * stride + y.width);
     CHECK("res_mix", is_vector(b, norm, y.width) && is_vector(b, proj, y.width));
     sources.width = (uint32_t)((n_sources - 1) * stride) + y.width; /* entries beyond are not read */
     CHECK("res_mix", !bt_acts_overlap(b, y, sources));

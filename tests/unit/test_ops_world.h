@@ -76,6 +76,25 @@ static inline uint32_t world_matrix(world *w, uint32_t n_rows, uint32_t n_cols, 
     return w->n_views++;
 }
 
+/* Random codes and scales of 1/32 to 1/4. */
+static inline uint32_t world_mxfp4(world *w, uint32_t n_rows, uint32_t n_cols)
+{
+    size_t n = (size_t)n_rows * n_cols;
+    assert_true(w->n_views < WORLD_WEIGHTS_MAX && n_cols % 32 == 0);
+    uint8_t *codes = world_blob(w, n / 2), *scales = world_blob(w, n / 32);
+    for (size_t i = 0; i < n / 2; i++) codes[i] = (uint8_t)bt_rng_u64(w->seed, i);
+    for (size_t i = 0; i < n / 32; i++) scales[i] = (uint8_t)(122 + bt_rng_u64(w->seed + 1, i) % 4);
+    w->seed += 2;
+    w->views[w->n_views] = (bt_view){.data = codes,
+                                     .scale = scales,
+                                     .bytes = n / 2 + n / 32,
+                                     .n_rows = n_rows,
+                                     .n_cols = n_cols,
+                                     .dtype = BT_MXFP4,
+                                     .scale_dtype = BT_F8_E8M0};
+    return w->n_views++;
+}
+
 static inline uint32_t world_linear(world *w, uint32_t n_rows, uint32_t n_cols, bt_dtype dtype)
 {
     return world_matrix(w, n_rows, n_cols, dtype, 0, 1 / sqrt(n_cols), dtype == BT_F8_E4M3);
@@ -92,6 +111,11 @@ static inline double world_weight(const world *w, uint32_t weight, uint32_t r, u
     const bt_view *v = &w->views[weight];
     size_t i = (size_t)r * v->n_cols + c;
     float x = 0;
+    if (v->dtype == BT_MXFP4) {
+        uint8_t code = ((const uint8_t *)v->data)[i / 2];
+        x = bt_e2m1_to_f32(i % 2 == 0 ? code & 15 : code >> 4);
+        return (double)(x * bt_e8m0_to_f32(((const uint8_t *)v->scale)[i / 32]));
+    }
     if (v->dtype == BT_F32) x = ((const float *)v->data)[i];
     if (v->dtype == BT_F16) x = bt_f16_to_f32(((const uint16_t *)v->data)[i]);
     if (v->dtype == BT_BF16) x = bt_bf16_to_f32(((const uint16_t *)v->data)[i]);
@@ -177,6 +201,15 @@ static inline void world_run(const world *w, uint32_t n_rows)
     static const int32_t zeros[4096];
     bt_segment g = {.n_rows = n_rows};
     bt_step s = {.ids = zeros, .n_rows = n_rows, .segments = &g, .n_segments = 1};
+    assert_int_equal(bt_cpu_backend.run(w->plan, &s, BT_RUN_ALL, NULL), BT_OK);
+}
+
+/* One step over segments whose rows the test has filled; ids of zero, no logits. */
+static inline void world_step(const world *w, const bt_segment *segments, uint32_t n_segments)
+{
+    static const int32_t zeros[4096];
+    const bt_segment *last = &segments[n_segments - 1];
+    bt_step s = {.ids = zeros, .n_rows = last->row + last->n_rows, .segments = segments, .n_segments = n_segments};
     assert_int_equal(bt_cpu_backend.run(w->plan, &s, BT_RUN_ALL, NULL), BT_OK);
 }
 

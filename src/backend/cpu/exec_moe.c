@@ -4,8 +4,8 @@
  *   up and gate:   an expert that was chosen, and a chunk of its output rows;
  *   down, values:  a chunk of output rows, for all chosen experts, because the sum over a row's experts happens there.
  * The order of that sum is the numeric contract: y + ((w_0 d_0 + w_1 d_1 + ...) + shared), slots in the order of
- * selection, each weight after its expert's last product; a sum that starts afresh lacks the y. How rows share an expert changes nothing (kernels promise
- * it).
+ * selection, each weight after its expert's last product; a sum that starts afresh has no y. How rows share an expert
+ * changes nothing (kernels promise it).
  */
 #include <string.h>
 
