@@ -210,6 +210,59 @@ static inline void vf_store_bf16_n(void *p, vf a, size_t n)
     store_words(p, _mm_packus_epi32(_mm256_castsi256_si128(r), _mm256_extracti128_si256(r, 1)), n);
 }
 
+/*
+ * MXFP4 through bf16, in which every code is exact: two look-ups give the two bytes. One half of a register holds the
+ * even columns of a block, the other the odd ones; so a vector has eight neighbours in the order 0 2 4 6 1 3 5 7.
+ */
+typedef struct fp4_vectors {
+    vf v0, v1, v2, v3;
+} fp4_vectors;
+
+static inline fp4_vectors fp4_decode(const uint8_t *codes, const uint32_t *scale)
+{
+    const __m256i low = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(0, 0, -128, -64, 0, 64, -128, -64, 0, 0, -128, -64, 0, 64, -128, -64));
+    const __m256i high = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(0, 0x3f, 0x3f, 0x3f, 0x40, 0x40, 0x40, 0x40, -128, -65, -65, -65, -64, -64, -64, -64));
+    const __m256i shift = _mm256_setr_epi32(0, 0, 0, 0, 4, 4, 4, 4), zero = _mm256_setzero_si256();
+    const vf s = _mm256_castsi256_ps(_mm256_set1_epi32((int)*scale));
+    __m256i c = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)codes));
+    c = _mm256_and_si256(_mm256_srlv_epi32(c, shift), _mm256_set1_epi8(15));
+    const __m256i l = _mm256_shuffle_epi8(low, c), h = _mm256_shuffle_epi8(high, c);
+    const __m256i a = _mm256_unpacklo_epi8(l, h), b = _mm256_unpackhi_epi8(l, h);
+    return (fp4_vectors){
+        vf_mul(_mm256_castsi256_ps(_mm256_unpacklo_epi16(zero, a)), s),
+        vf_mul(_mm256_castsi256_ps(_mm256_unpackhi_epi16(zero, a)), s),
+        vf_mul(_mm256_castsi256_ps(_mm256_unpacklo_epi16(zero, b)), s),
+        vf_mul(_mm256_castsi256_ps(_mm256_unpackhi_epi16(zero, b)), s),
+    };
+}
+
+/* acc + a block of codes times 32 arranged activations */
+static inline vf fp4_multiply(vf acc, const uint8_t *codes, const uint32_t *scale, const float *x)
+{
+    const fp4_vectors w = fp4_decode(codes, scale);
+    acc = vf_fma(w.v0, vf_load(x), acc);
+    acc = vf_fma(w.v1, vf_load(x + W), acc);
+    acc = vf_fma(w.v2, vf_load(x + 2 * W), acc);
+    return vf_fma(w.v3, vf_load(x + 3 * W), acc);
+}
+
+static inline void fp4_widen(float *y, const uint8_t *codes, const uint32_t *scale)
+{
+    const fp4_vectors w = fp4_decode(codes, scale);
+    vf_store(y, w.v0);
+    vf_store(y + W, w.v1);
+    vf_store(y + 2 * W, w.v2);
+    vf_store(y + 3 * W, w.v3);
+}
+
+static inline void fp4_arrange(float *y, const float *x)
+{
+    const __m256i order = _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7);
+    for (size_t i = 0; i < BT_MXFP4_BLOCK; i += W) vf_store(y + i, _mm256_permutevar8x32_ps(vf_load(x + i), order));
+}
+
 /* ---- f64 ---- */
 
 static double sum_squares(const float *x, size_t n)
@@ -282,6 +335,8 @@ static tile_value_fn *const tile_value[BT_N_WEIGHT_DTYPES][TILE_T + 1] = {
 };
 
 #    include "kernel/vector_linear.inc"
+
+#    include "kernel/vector_mxfp4.inc"
 
 #    include "kernel/vector_attn.inc"
 

@@ -188,6 +188,46 @@ static inline void vf_store_bf16_n(void *p, vf a, size_t n)
     _mm256_mask_storeu_epi16(p, first_lanes(n), _mm512_cvtepi32_epi16(r));
 }
 
+/*
+ * MXFP4: the low four bits of a 32-bit index choose from 16 values, so the byte as it is gives the 16 even columns of a
+ * block, and moved down by four the odd ones.
+ */
+static inline vf fp4_values(const uint32_t *scale)
+{
+    const vf values = _mm512_setr_ps(0.0f, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6);
+    return _mm512_mul_ps(values, _mm512_castsi512_ps(_mm512_set1_epi32((int)*scale)));
+}
+static inline __m512i fp4_indices(const uint8_t *codes)
+{
+    return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)codes));
+}
+
+/* acc + a block of codes times 32 arranged activations */
+static inline vf fp4_multiply(vf acc, const uint8_t *codes, const uint32_t *scale, const float *x)
+{
+    const vf values = fp4_values(scale);
+    const __m512i i = fp4_indices(codes);
+    acc = vf_fma(_mm512_permutexvar_ps(i, values), vf_load(x), acc);
+    return vf_fma(_mm512_permutexvar_ps(_mm512_srli_epi32(i, 4), values), vf_load(x + W), acc);
+}
+
+static inline void fp4_widen(float *y, const uint8_t *codes, const uint32_t *scale)
+{
+    const vf values = fp4_values(scale);
+    const __m512i i = fp4_indices(codes);
+    vf_store(y, _mm512_permutexvar_ps(i, values));
+    vf_store(y + W, _mm512_permutexvar_ps(_mm512_srli_epi32(i, 4), values));
+}
+
+static inline void fp4_arrange(float *y, const float *x)
+{
+    const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    const __m512i odd = _mm512_or_si512(even, _mm512_set1_epi32(1));
+    const vf lo = vf_load(x), hi = vf_load(x + W);
+    vf_store(y, _mm512_permutex2var_ps(lo, even, hi));
+    vf_store(y + W, _mm512_permutex2var_ps(lo, odd, hi));
+}
+
 /* ---- f64 ---- */
 
 static double sum_squares(const float *x, size_t n)
@@ -276,6 +316,8 @@ static tile_value_fn *const tile_value[BT_N_WEIGHT_DTYPES][TILE_T + 1] = {
 };
 
 #    include "kernel/vector_linear.inc"
+
+#    include "kernel/vector_mxfp4.inc"
 
 #    include "kernel/vector_attn.inc"
 

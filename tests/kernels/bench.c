@@ -37,8 +37,9 @@ typedef struct bench {
     bt_limit_kernels limits[BT_CPU_N];
     unsigned char *weights; /* [n_bytes], huge pages: valid numbers in every dtype */
     size_t n_bytes;
-    float *x, *y; /* activations and results */
-    float *one;   /* scales */
+    float *x, *y;      /* activations and results */
+    float *one;        /* scales */
+    uint8_t *near_one; /* scales of MXFP4 */
     void **scratch;
 } bench;
 
@@ -92,6 +93,7 @@ static bt_view view_of(const bench *b, const measure *m, size_t n_rows)
 {
     bt_view w = {.data = b->weights, .n_rows = (uint32_t)n_rows, .n_cols = N_COLS, .dtype = (uint8_t)m->dtype};
     if (m->dtype == BT_F8_E4M3) w.scale = b->one, w.scale_dtype = BT_F32;
+    if (m->dtype == BT_MXFP4) w.scale = b->near_one, w.scale_dtype = BT_F8_E8M0;
     return w;
 }
 
@@ -225,9 +227,14 @@ static void list_roofs(list *l, const bench *b, size_t n_threads)
     snprintf(m->name, sizeof m->name, "cache line there and back");
 }
 
+static size_t row_bytes_of(bt_dtype d)
+{
+    return d == BT_MXFP4 ? N_COLS / 2 + N_COLS / BT_MXFP4_BLOCK : N_COLS * dtype_size(d);
+}
+
 static void list_linear(list *l, const bench *b, bt_cpu_level level, bt_dtype d, size_t n_x, size_t n_threads)
 {
-    size_t row_bytes = N_COLS * dtype_size(d), n_rows = n_x == 1 ? b->n_bytes / row_bytes : N_ROWS;
+    size_t row_bytes = row_bytes_of(d), n_rows = n_x == 1 ? b->n_bytes / row_bytes : N_ROWS;
     if (n_rows > b->n_bytes / row_bytes) n_rows = b->n_bytes / row_bytes;
     double amount = n_x == 1 ? (double)(n_rows * row_bytes) : 2.0 * (double)n_x * (double)n_rows * N_COLS;
     measure *m = append(l, run_linear, n_x == 1 ? "GB/s" : "GFLOP/s", amount, n_threads);
@@ -265,8 +272,10 @@ static void list_level(list *l, const bench *b, bt_cpu_level level, bool is_top)
             list_linear(l, b, level, d, 1, threads[i]);
             if (d == BT_BF16 || is_top) list_linear(l, b, level, d, N_TOKENS, threads[i]);
         }
-        for (size_t t = 0; t < sizeof tokens / sizeof *tokens && is_top; t++)
+        for (size_t t = 0; t < sizeof tokens / sizeof *tokens && is_top; t++) {
             list_linear(l, b, level, BT_BF16, tokens[t], threads[i]);
+            list_linear(l, b, level, BT_MXFP4, tokens[t], threads[i]);
+        }
     }
     for (bt_dtype d = BT_F32; d <= BT_BF16; d += 2) {
         list_attention(l, b, level, d, 4);
@@ -455,6 +464,9 @@ static void bench_open(bench *b, const options *o)
     size_t n_scales = (b->n_bytes / N_COLS / 128 + 1) * (N_COLS / 128);
     b->one = map(n_scales * 4);
     for (size_t i = 0; i < n_scales; i++) b->one[i] = 1;
+    size_t n_near = b->n_bytes / row_bytes_of(BT_MXFP4) * (N_COLS / BT_MXFP4_BLOCK) + N_ROWS * N_COLS / BT_MXFP4_BLOCK;
+    b->near_one = map(n_near);
+    for (size_t i = 0; i < n_near; i++) b->near_one[i] = (uint8_t)(120 + i % 7);
     b->scratch = malloc(b->n_threads * sizeof *b->scratch);
     if (!b->scratch) abort();
     for (size_t i = 0; i < b->n_threads; i++) b->scratch[i] = map(BT_KERNEL_SCRATCH_BYTES);
