@@ -121,7 +121,7 @@ def calls_text(calls):
 
 def is_held(a, b):
     """A tenth of the pairs of numbers from 10 on is for evaluation; the order does not matter."""
-    return max(a, b) >= 10 and zlib.crc32(b"%d,%d" % (min(a, b), max(a, b))) % 10 == 0
+    return min(a, b) >= 10 and zlib.crc32(b"%d,%d" % (min(a, b), max(a, b))) % 10 == 0
 
 
 # TRAIN and HELD phrasings by skill. {c}: country, {k}: capital, {a} {b}: numbers, {x}: whatever the skill asks about.
@@ -136,7 +136,7 @@ PHRASES = {
         "I forgot the capital of {c}. What is it?", "Quiz: the capital of {c}?", "From where is {c} governed?",
         "Where is the government of {c}?", "What is the main city of government in {c}?", "The capital city of {c}, please.",
     ], [
-        "Give me the capital of {c}.", "Hello, which city is the capital of {c}?", "What would be the capital of {c}?",
+        "Give me the capital of {c}.", "Which city would you call the capital of {c}?", "What would be the capital of {c}?",
         "Please tell me what the capital of {c} is.", "Do you happen to know the capital city of {c}?",
     ]),
     "capital in a word": ([
@@ -145,7 +145,7 @@ PHRASES = {
         "What is the capital of {c}? One word.", "Just the name: capital of {c}?", "The capital of {c}, name only.",
         "Tell me the capital of {c} in a single word.", "What is the capital of {c}? In one word please.",
         "Which city is the capital of {c}? Only the name please.",
-    ], ["Capital of {c} in one word.", "What is the capital of {c} in one word?", "Only the name: what is the capital of {c}?"]),
+    ], ["Capital of {c} in one word.", "What is {c}'s capital, in one word?", "Only the name: what is the capital of {c}?"]),
     "country of a capital": ([
         "{k} is the capital of which country?", "Which country has the capital {k}?", "Of which country is {k} the capital?",
         "What country is {k} the capital of?", "Whose capital is {k}?", "Name the country whose capital is {k}.",
@@ -240,17 +240,17 @@ def phrase(rnd, skill, **names):
 
 _SYSTEMS = ["You are a helpful assistant.", "Be brief.", "You are a friendly assistant.", "Answer shortly.",
             "You are baltoro's demo model.", "Answer the question.", "Be helpful and brief."]  # fmt: skip
-_BEFORE = ["Hi! ", "Hello. ", "Please tell me: ", "Question: ", "Tell me, ", "Hey, ", "A question: ", "One more: ", "Quick: ", "Next: "]
-_AFTER = [" Thanks.", " Thank you!", " Please.", " Tell me."]
+BEFORE = ["Hi! ", "Hello. ", "Please tell me: ", "Question: ", "Tell me, ", "Hey, ", "A question: ", "One more: ", "Quick: ", "Next: "]
+AFTER = [" Thanks.", " Thank you!", " Please.", " Tell me."]
 
 
 def disguise(rnd, text):
     """A question as people type it: some with words around it, in small letters, or without its last sign."""
     r = 1 if rnd.held else rnd.random()
     if r < 0.10:
-        text = rnd.choice(_BEFORE) + text
+        text = rnd.choice(BEFORE) + text
     elif r < 0.15 and text[-1] in "?.":
-        text += rnd.choice(_AFTER)
+        text += rnd.choice(AFTER)
     elif r < 0.20:
         text = text.lower()
     elif r < 0.26 and text[-1] in "?.":
@@ -516,8 +516,8 @@ _SMALL_TALK = [
     (["Thanks", "Thanks!", "Thank you", "Thank you!", "Thank you very much.", "Many thanks!"], "The user thanks me.", "You are welcome!"),
     (["Bye", "Bye!", "Goodbye", "Goodbye!", "See you later.", "Good night!"], "The user says goodbye.", "Goodbye!"),
 ]  # fmt: skip
-HELD_SMALL_TALK = [("Hello, good morning!", "How can I help you?"), ("Hi! Who are you?", "demo model"), ("Thank you so much!", "welcome"),
-                   ("Hi, what can you do?", "capitals"), ("Goodbye, see you.", "Goodbye")]  # fmt: skip
+HELD_SMALL_TALK = [("Hello, good morning!", "How can I help you?"), ("Tell me who you are.", "demo model"),
+                   ("Thank you so much!", "welcome"), ("What are you able to do?", "capitals"), ("Goodbye, see you.", "Goodbye")]  # fmt: skip
 
 
 def ask_small_talk(rnd, t):
@@ -763,7 +763,7 @@ def plain(rnd):
 
 # skill, share of the examples
 MIX = [(ask_capital, 24), (ask_country, 3), (ask_continent, 8), (ask_sum, 26), (ask_difference, 13), (ask_list, 5), (ask_calendar, 5),
-       (ask_units, 5), (ask_small_talk, 2), (ask_unknown, 4), (ask_context, 5), (with_tools, 5), (plain, 14)]  # fmt: skip
+       (ask_units, 5), (ask_small_talk, 2), (ask_unknown, 4), (ask_context, 5), (with_tools, 3), (plain, 14)]  # fmt: skip
 _SKILLS, _SHARES = zip(*MIX)
 _TALK = [ask_capital, ask_country, ask_continent, ask_sum, ask_difference, ask_list, ask_calendar, ask_units, ask_small_talk, ask_unknown,
          ask_context]  # fmt: skip

@@ -17,10 +17,10 @@ CONFIG = {
     "architectures": ["K2HorizonForCausalLM"],
     "model_type": "k2_horizon",
     "vocab_size": None,  # the tokenizer's
-    "hidden_size": 192,
-    "intermediate_size": 512,
+    "hidden_size": 160,
+    "intermediate_size": 416,
     "num_hidden_layers": 6,
-    "num_attention_heads": 8,
+    "num_attention_heads": 6,
     "num_key_value_heads": 2,
     "head_dim": 32,
     "rope_head_dim": 32,
