@@ -87,12 +87,13 @@ static int synthesise(bt_app *a)
         .choice = {.n_layers = (size_t)v[BT_OPT_LAYERS].integer,
                    .n_experts = (size_t)v[BT_OPT_EXPERTS].integer,
                    .fp8 = v[BT_OPT_WEIGHTS].text != NULL && strcmp(v[BT_OPT_WEIGHTS].text, "fp8") == 0},
-        .seed = v[BT_OPT_WEIGHTS_SEED].u64,
         .n_threads = has_threads ? (size_t)v[BT_OPT_THREADS].integer : machine.n_threads_default,
         .hook = &hook,
     };
     bt_synth_report report;
     bt_status st = bt_preset_find(v[BT_OPT_PRESET].text, &s.preset, &a->error);
+    bool has_seed = bt_option_is_set(a->options, BT_OPT_WEIGHTS_SEED);
+    if (st == BT_OK) s.seed = has_seed ? v[BT_OPT_WEIGHTS_SEED].u64 : s.preset->seed;
     bt_signals_defer(true); /* what was written so far must go */
     if (st == BT_OK) st = bt_synth(&s, &report, &a->error);
     if (st == BT_ERR_CANCELLED)

@@ -1,8 +1,7 @@
 /*
  * Presets: the models whose true shapes `synth` can write, and what is special about each family's files: the text of
- * config.json, which tensors an FP8 release quantises and how it names their scales, the spread of a random weight, and
- * the ids of the tokenizer. Names and shapes of tensors are not here: they come from the family's one list, made from
- * the preset's own config.
+ * config.json, how each tensor is stored and how its random numbers are spread, and the tokenizer. Names and shapes of
+ * tensors are not here: they come from the family's one list, made from the preset's own config.
  */
 #ifndef TOOL_PRESETS_H
 #define TOOL_PRESETS_H
@@ -16,37 +15,67 @@ typedef struct bt_preset_choice {
     bool fp8;
 } bt_preset_choice;
 
-/* Uniform random numbers about `mean` with this standard deviation. */
-typedef struct bt_spread {
-    float mean, deviation;
-} bt_spread;
+#define BT_PRESET_LAYERS_MAX  1024u
+#define BT_PRESET_EXPERTS_MAX 4096u
 
-/* Ids of a tokenizer with K2-Horizon's scheme: two control tokens, 256 bytes, merges up to im_start, then im_end; the
- * other tags from `think` on; reserved names for what is left. */
+/* How one tensor is stored: uniform random numbers about `mean` with this standard deviation. */
+typedef struct bt_filling {
+    float mean, deviation;
+    bt_dtype dtype; /* BT_BF16 or BT_F32, as it is; BT_F8_E4M3 or BT_MXFP4, with scales in a tensor of their own */
+    const char *scale_suffix; /* BT_F8_E4M3: ".weight" + this */
+    bt_dtype scale_dtype;
+    /* Where these differ from what the list says (n_dims > 0): more elements than the vector has are zeros. */
+    uint32_t n_dims;
+    uint64_t shape[4];
+} bt_filling;
+
+typedef enum bt_synth_scheme {
+    BT_SCHEME_NONE, /* the vocabulary is too small for one byte each: no files */
+    BT_SCHEME_K2,   /* tokenizer.json: two control tokens, 256 bytes, merges up to im_start, then im_end; the other tags
+                       from `think` on; reserved names for what is left */
+    BT_SCHEME_TIKTOKEN, /* tiktoken.model: 256 bytes and merges up to n_ranks; named and reserved tokens behind them */
+} bt_synth_scheme;
+
+typedef struct bt_named_id {
+    uint32_t id;
+    const char *name; /* NULL ends a list */
+} bt_named_id;
+
+/* The ids of a tokenizer. */
 typedef struct bt_synth_vocab {
+    bt_synth_scheme scheme;
     uint32_t n_ids;
-    uint32_t im_start; /* im_end is the next one */
-    uint32_t think;    /* `<ifm|think>`; the other tags follow it */
-    uint32_t pad;      /* BT_NONE: none */
     uint64_t max_position;
+    uint32_t im_start;          /* K2: im_end is the next one */
+    uint32_t think;             /* K2: `<ifm|think>`; the other tags follow it */
+    uint32_t pad;               /* K2: BT_NONE: none */
+    uint32_t n_ranks;           /* tiktoken */
+    const bt_named_id *special; /* tiktoken: ascending */
 } bt_synth_vocab;
 
 typedef struct bt_preset {
     const char *name;
     const void *numbers; /* the family's own */
+    uint64_t seed;       /* unless another one is asked for */
+    bool rest_apart;     /* what lies outside the layers has a shard of its own, else it shares the last layer's */
     bt_status (*check)(const void *numbers, const bt_preset_choice *c, bt_error *e);
     /* config.json. `list` is what that config calls for, named by an FP8 config; NULL leaves quantisation out. */
     void (*config)(const void *numbers, const bt_preset_choice *c, const bt_tensor_list *list, bt_text *t);
-    bool (*is_fp8)(const void *numbers, const bt_tensor_spec *s); /* in the FP8 release */
-    const char *(*scale_suffix)(const void *numbers);             /* ".weight" + this */
-    bt_dtype (*scale_dtype)(const void *numbers);
-    bt_spread (*spread)(const void *numbers, const bt_preset_choice *c, const bt_tensor_spec *s);
+    void (*generation_config)(const void *numbers, bt_text *t); /* leaves t empty: no file */
+    bt_filling (*filling)(const void *numbers, const bt_preset_choice *c, const bt_tensor_spec *s);
     bt_synth_vocab (*vocab)(const void *numbers);
 } bt_preset;
 
 /* In the order of help. */
-extern const bt_preset bt_presets[];
-extern const size_t bt_presets_n;
+size_t bt_presets_count(void);
+const bt_preset *bt_presets_at(size_t i);
 bt_status bt_preset_find(const char *name, const bt_preset **out, bt_error *e);
+
+/* The families' own, presets_*.c. */
+extern const bt_preset bt_presets_k2[], bt_presets_kimi[];
+extern const size_t bt_presets_k2_n, bt_presets_kimi_n;
+
+/* Whether a tensor's name ends so. */
+bool bt_preset_ends_with(const bt_tensor_spec *s, const char *end);
 
 #endif

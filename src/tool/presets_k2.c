@@ -31,9 +31,6 @@ typedef struct k2_numbers {
  * small. */
 #define ATTENTION_PART 0.25
 
-#define LAYERS_MAX  1024u
-#define EXPERTS_MAX 4096u
-
 /* ---- the table -------------------------------------------------------------------------------------------------- */
 
 #define FAMILY_VOCAB .n_vocab = 250624, .im_start = 250018, .think = 250029, .pad = BT_NONE, .max_position = 524288
@@ -123,13 +120,13 @@ static uint32_t dense_of(const k2_numbers *k, const bt_preset_choice *c)
 static bt_status k2_check(const void *numbers, const bt_preset_choice *c, bt_error *e)
 {
     const k2_numbers *k = numbers;
-    if (c->n_layers > LAYERS_MAX)
-        return bt_fail(e, BT_ERR_USAGE, "%zu layers: at most %u are possible", c->n_layers, LAYERS_MAX);
+    if (c->n_layers > BT_PRESET_LAYERS_MAX)
+        return bt_fail(e, BT_ERR_USAGE, "%zu layers: at most %u are possible", c->n_layers, BT_PRESET_LAYERS_MAX);
     if (c->n_experts == 0) return BT_OK;
     if (k->n_experts == 0) return bt_fail(e, BT_ERR_USAGE, "this preset has no experts to choose the number of");
-    if (c->n_experts < k->n_active || c->n_experts > EXPERTS_MAX)
+    if (c->n_experts < k->n_active || c->n_experts > BT_PRESET_EXPERTS_MAX)
         return bt_fail(e, BT_ERR_USAGE, "%zu experts: each token goes to %u, so %u to %u are possible", c->n_experts,
-                       k->n_active, k->n_active, EXPERTS_MAX);
+                       k->n_active, k->n_active, BT_PRESET_EXPERTS_MAX);
     return BT_OK;
 }
 
@@ -335,39 +332,44 @@ static void k2_config(const void *numbers, const bt_preset_choice *c, const bt_t
 
 /* ---- weights and ids -------------------------------------------------------------------------------------------- */
 
-static const char *k2_scale_suffix(const void *numbers)
+static double deviation_of(const k2_numbers *k, const bt_preset_choice *c, const bt_tensor_spec *s)
 {
-    return ((const k2_numbers *)numbers)->n_experts > 0 ? "_scale_inv" : "_scale";
+    double by_inputs = 1 / sqrt((double)s->n_cols), by_depth = 1 / sqrt(2 * (double)layers_of(k, c));
+    if (s->class == BT_CLASS_NORM) return 0.1;
+    if (s->class == BT_CLASS_EMBEDDING) return 1;
+    if (s->class == BT_CLASS_ROUTER && s->is_vector) return 0.005; /* scores differ by a few tenths */
+    if (s->class == BT_CLASS_ROUTER || s->class == BT_CLASS_VALUES) return by_inputs;
+    if (bt_preset_ends_with(s, "o_proj.weight")) return by_inputs * by_depth * ATTENTION_PART;
+    if (bt_preset_ends_with(s, "down_proj.weight")) return by_inputs * by_depth;
+    return 2 * by_inputs;
 }
 
-static bt_dtype k2_scale_dtype(const void *numbers)
-{
-    return ((const k2_numbers *)numbers)->n_experts > 0 ? BT_F32 : BT_BF16;
-}
-
-static bool ends_with(const char *s, const char *end)
-{
-    size_t n = strlen(s), m = strlen(end);
-    return n >= m && strcmp(s + n - m, end) == 0;
-}
-
-static bt_spread k2_spread(const void *numbers, const bt_preset_choice *c, const bt_tensor_spec *s)
+static bt_filling k2_filling(const void *numbers, const bt_preset_choice *c, const bt_tensor_spec *s)
 {
     const k2_numbers *k = numbers;
-    double by_inputs = 1 / sqrt((double)s->n_cols), by_depth = 1 / sqrt(2 * (double)layers_of(k, c));
-    if (s->class == BT_CLASS_NORM) return (bt_spread){1, 0.1F};
-    if (s->class == BT_CLASS_EMBEDDING) return (bt_spread){0, 1};
-    if (s->class == BT_CLASS_ROUTER && s->is_vector) return (bt_spread){0, 0.005F}; /* scores differ by a few tenths */
-    if (s->class == BT_CLASS_ROUTER || s->class == BT_CLASS_VALUES) return (bt_spread){0, (float)by_inputs};
-    if (ends_with(s->name, "o_proj.weight")) return (bt_spread){0, (float)(by_inputs * by_depth * ATTENTION_PART)};
-    if (ends_with(s->name, "down_proj.weight")) return (bt_spread){0, (float)(by_inputs * by_depth)};
-    return (bt_spread){0, (float)(2 * by_inputs)};
+    return (bt_filling){
+        .mean = s->class == BT_CLASS_NORM ? 1 : 0,
+        .deviation = (float)deviation_of(k, c, s),
+        .dtype = c->fp8 && k2_is_fp8(k, s) ? BT_F8_E4M3 : BT_BF16,
+        .scale_suffix = k->n_experts > 0 ? "_scale_inv" : "_scale",
+        .scale_dtype = k->n_experts > 0 ? BT_F32 : BT_BF16,
+    };
+}
+
+static void k2_generation_config(const void *numbers, bt_text *t)
+{
+    const k2_numbers *k = numbers;
+    bt_text_printf(t,
+                   "{\n  \"bos_token_id\": 0,\n  \"do_sample\": true,\n  \"eos_token_id\": [\n    1,\n    %" PRIu32
+                   "\n  ],\n  \"temperature\": 1.0,\n  \"top_p\": 0.95\n}\n",
+                   k->im_start + 1);
 }
 
 static bt_synth_vocab k2_vocab(const void *numbers)
 {
     const k2_numbers *k = numbers;
-    return (bt_synth_vocab){.n_ids = k->n_vocab,
+    return (bt_synth_vocab){.scheme = BT_SCHEME_K2,
+                            .n_ids = k->n_vocab,
                             .im_start = k->im_start,
                             .think = k->think,
                             .pad = k->pad,
@@ -378,25 +380,12 @@ static bt_synth_vocab k2_vocab(const void *numbers)
 
 #define K2(preset_name, preset_numbers)                                                                                \
     {                                                                                                                  \
-        .name = preset_name, .numbers = &preset_numbers, .check = k2_check, .config = k2_config, .is_fp8 = k2_is_fp8,  \
-        .scale_suffix = k2_scale_suffix, .scale_dtype = k2_scale_dtype, .spread = k2_spread, .vocab = k2_vocab         \
+        .name = preset_name, .numbers = &preset_numbers, .check = k2_check, .config = k2_config,                       \
+        .generation_config = k2_generation_config, .filling = k2_filling, .vocab = k2_vocab                            \
     }
 
-const bt_preset bt_presets[] = {
+const bt_preset bt_presets_k2[] = {
     K2("k2-0.9b", k2_0_9b),         K2("k2-3.7b", k2_3_7b), K2("k2-7b", k2_7b),     K2("k2-32b", k2_32b),
     K2("k2-mova-36b", k2_mova_36b), K2("k2-375b", k2_375b), K2("k2-tiny", k2_tiny), K2("k2-mova-tiny", k2_mova_tiny),
 };
-const size_t bt_presets_n = sizeof bt_presets / sizeof *bt_presets;
-
-bt_status bt_preset_find(const char *name, const bt_preset **out, bt_error *e)
-{
-    bt_fault_list names = {.n_total = 0};
-    for (size_t i = 0; i < bt_presets_n; i++) {
-        if (strcmp(name, bt_presets[i].name) == 0) {
-            *out = &bt_presets[i];
-            return BT_OK;
-        }
-        bt_fault_add(&names, "%s", bt_presets[i].name);
-    }
-    return bt_fail(e, BT_ERR_USAGE, "there is no preset %s; the presets are: %s", name, bt_fault_text(&names));
-}
+const size_t bt_presets_k2_n = sizeof bt_presets_k2 / sizeof *bt_presets_k2;

@@ -200,14 +200,11 @@ static bt_status write_file(const char *folder, const char *name, const bt_text 
     return st;
 }
 
-static bt_status write_generation_config(const char *folder, const bt_synth_vocab *v, bt_error *e)
+static bt_status write_generation_config(const char *folder, const bt_preset *p, bt_error *e)
 {
     bt_text t = {NULL, 0, 0, false};
-    bt_text_printf(&t,
-                   "{\n  \"bos_token_id\": 0,\n  \"do_sample\": true,\n  \"eos_token_id\": [\n    1,\n    %" PRIu32
-                   "\n  ],\n  \"temperature\": 1.0,\n  \"top_p\": 0.95\n}\n",
-                   v->im_start + 1);
-    bt_status st = write_file(folder, "generation_config.json", &t, e);
+    p->generation_config(p->numbers, &t);
+    bt_status st = t.size == 0 && bt_text_ok(&t) ? BT_OK : write_file(folder, "generation_config.json", &t, e);
     bt_text_free(&t);
     return st;
 }
@@ -216,7 +213,7 @@ static bt_status write_files(job *j, bt_error *e)
 {
     bt_synth_vocab v = j->o->preset->vocab(j->o->preset->numbers);
     bt_status st = bt_synth_tokenizer(j->partial, &v, e);
-    if (st == BT_OK) st = write_generation_config(j->partial, &v, e);
+    if (st == BT_OK) st = write_generation_config(j->partial, j->o->preset, e);
     if (st == BT_OK) st = write_shards(j, e);
     if (st == BT_OK) st = sync_shards(j, e);
     if (st == BT_OK) st = write_file(j->partial, "model.safetensors.index.json", &j->layout.index, e);

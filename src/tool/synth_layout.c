@@ -3,8 +3,8 @@
  * tensor's name, place in the tensor): no state, so any thread can make any range, and a tensor keeps its values when
  * other layers come or go.
  *
- * One shard per layer; the last one also holds what lies outside the layers, as the vendor's do. In a shard, tensors
- * whose size is a multiple of 64 come first: then every matrix begins on a cache line.
+ * One shard per layer; what lies outside the layers is in the last one too, or in one of its own, as the vendor's files
+ * have it. In a shard, tensors whose size is a multiple of 64 come first: then every matrix begins on a cache line.
  */
 #include "tool/synth_layout.h"
 
@@ -20,6 +20,7 @@
 #define BLOCK_WORDS     512u /* random words made at a time: a multiple of what one element of any dtype takes */
 #define NAME_BYTES_MAX  300u
 #define SCALE_DEVIATION 0.1
+#define E2M1_DEVIATION  2.9261749776799064 /* of codes that are all equally likely: the root of 8.5625 */
 
 /* ---- random numbers --------------------------------------------------------------------------------------------- */
 
@@ -38,15 +39,16 @@ static uint16_t to_bf16(float x)
     return (uint16_t)((u + 0x7fffu + (u >> 16 & 1u)) >> 16);
 }
 
-/* Elements of one random word, and their bytes. */
-static unsigned per_word(uint8_t dtype)
-{
-    return dtype == BT_F8_E4M3 ? 8 : 4;
-}
-
+/* BT_MXFP4 is made and stored by the byte, two codes each. */
 static unsigned element_bytes(uint8_t dtype)
 {
-    return bt_dtype_bits((bt_dtype)dtype) / 8;
+    return dtype == BT_MXFP4 ? 1 : bt_dtype_bits((bt_dtype)dtype) / 8;
+}
+
+/* Elements of one random word. */
+static unsigned per_word(uint8_t dtype)
+{
+    return element_bytes(dtype) == 1 ? 8 : 4;
 }
 
 /* Codes of 256 evenly spaced numbers in [-448, 448]: none is NaN. */
@@ -66,6 +68,16 @@ static void draw(const bt_piece *p, uint64_t first, uint64_t words[BLOCK_WORDS])
     }
 }
 
+/* Random bytes as elements of one byte. */
+static void make_bytes(const bt_piece *p, const uint8_t codes[256], uint8_t *bytes)
+{
+    const uint8_t base = p->base, odds = p->odds;
+    if (p->dtype == BT_F8_E4M3)
+        for (size_t i = 0; i < 8 * BLOCK_WORDS; i++) bytes[i] = codes[bytes[i]];
+    if (p->dtype == BT_F8_E8M0)
+        for (size_t i = 0; i < 8 * BLOCK_WORDS; i++) bytes[i] = (uint8_t)(base + (bytes[i] < odds));
+}
+
 /* The elements of words [first, first + BLOCK_WORDS) of a tensor. The loops are plain so that compilers make vectors of
  * them: a disk may take gigabytes a second. */
 static void make_block(const bt_piece *p, const uint8_t codes[256], uint64_t first, uint8_t *to)
@@ -74,9 +86,9 @@ static void make_block(const bt_piece *p, const uint8_t codes[256], uint64_t fir
     int16_t drawn[4 * BLOCK_WORDS];
     const float mean = p->mean, step = p->step;
     draw(p, first, words);
-    if (p->dtype == BT_F8_E4M3) {
+    if (element_bytes(p->dtype) == 1) {
         memcpy(to, words, sizeof words);
-        for (size_t i = 0; i < 8 * BLOCK_WORDS; i++) to[i] = codes[to[i]];
+        make_bytes(p, codes, to);
         return;
     }
     memcpy(drawn, words, sizeof drawn);
@@ -129,8 +141,10 @@ void bt_synth_fill(const bt_synth_layout *l, size_t shard_i, uint64_t from, void
     }
     for (; from < end; lo++) {
         const bt_piece *p = &s->pieces[lo];
-        uint64_t stop = p->end < end ? p->end : end;
-        fill_piece(p, l->codes, from, stop, out);
+        uint64_t stop = p->end < end ? p->end : end, live = p->live_end < stop ? p->live_end : stop;
+        if (from < live) fill_piece(p, l->codes, from, live, out);
+        if (from > live) live = from;
+        memset(out + (live - from), 0, (size_t)(stop - live));
         out += stop - from;
         from = stop;
     }
@@ -147,54 +161,95 @@ typedef struct maker {
     bt_error *e;
     /* Of the shard under way. */
     bt_tensor_decl *decls; /* [2 list.n] */
-    bt_spread *spreads;
+    bt_piece *pieces;      /* of the same, their ends counted from their own beginning */
     size_t n;
     bool first; /* nothing in the index yet */
+    size_t n_layers;
 } maker;
 
-static void add(maker *m, const char *name, bt_dtype dtype, bt_spread spread, uint64_t rows, uint64_t cols)
+/* One tensor of the shard, its shape as in f; with one element per element of the shape. */
+static void add(maker *m, const char *name, const bt_filling *f, bt_piece piece)
 {
-    m->decls[m->n] = (bt_tensor_decl){.name = name, .dtype = dtype, .n_dims = rows == 0 ? 1 : 2};
-    m->decls[m->n].shape[0] = rows == 0 ? cols : rows;
-    m->decls[m->n].shape[1] = rows == 0 ? 0 : cols;
-    m->spreads[m->n++] = spread;
+    bt_tensor_decl *d = &m->decls[m->n];
+    bool is_bytes = piece.dtype == BT_MXFP4 || piece.dtype == BT_F8_E8M0; /* the vendor calls both U8 */
+    *d = (bt_tensor_decl){.name = name, .dtype = is_bytes ? BT_U8 : (bt_dtype)piece.dtype, .n_dims = f->n_dims};
+    uint64_t n = 1;
+    for (unsigned i = 0; i < f->n_dims; i++) n *= d->shape[i] = f->shape[i];
+    piece.key = key_of(m->seed, name);
+    piece.end = n * element_bytes(piece.dtype);
+    if (piece.live_end > piece.end || piece.live_end == 0) piece.live_end = piece.end;
+    m->pieces[m->n++] = piece;
 }
 
-static uint64_t bytes_of(const bt_tensor_decl *d)
+static const char *suffixed(maker *m, const char *name, const char *suffix)
 {
-    return d->shape[0] * (d->n_dims == 1 ? 1 : d->shape[1]) * element_bytes((uint8_t)d->dtype);
+    char text[NAME_BYTES_MAX];
+    int n = snprintf(text, sizeof text, "%s%s", name, suffix);
+    assert(n > 0 && (size_t)n < sizeof text);
+    return bt_arena_strndup(m->l->arena, text, (size_t)n);
+}
+
+static bt_piece evenly_spread(bt_dtype dtype, float mean, float deviation)
+{
+    return (bt_piece){.dtype = (uint8_t)dtype, .mean = mean, .step = (float)((double)deviation * sqrt(3) / 32768)};
 }
 
 /* Codes are spread evenly over their range, so a block's scale sets the deviation. */
-static bool add_fp8(maker *m, const bt_tensor_spec *s, bt_spread spread)
+static bool add_fp8(maker *m, const bt_tensor_spec *s, const bt_filling *f)
 {
-    char name[NAME_BYTES_MAX];
-    int n = snprintf(name, sizeof name, "%s%s", s->name, m->preset->scale_suffix(m->preset->numbers));
-    assert(n > 0 && (size_t)n < sizeof name);
-    const char *kept = bt_arena_strndup(m->l->arena, name, (size_t)n);
-    if (kept == NULL) return false;
-    float scale = spread.deviation * (float)sqrt(3) / 448;
-    bt_spread scales = {scale, (float)SCALE_DEVIATION * scale};
-    add(m, s->name, BT_F8_E4M3, spread, s->n_rows, s->n_cols);
-    add(m, kept, m->preset->scale_dtype(m->preset->numbers), scales, (s->n_rows + BT_SCALE_BLOCK - 1) / BT_SCALE_BLOCK,
-        (s->n_cols + BT_SCALE_BLOCK - 1) / BT_SCALE_BLOCK);
+    const char *scale_name = suffixed(m, s->name, f->scale_suffix);
+    if (scale_name == NULL) return false;
+    float scale = f->deviation * (float)sqrt(3) / 448;
+    bt_filling scales = *f;
+    for (unsigned i = 0; i < 2; i++) scales.shape[i] = (f->shape[i] + BT_SCALE_BLOCK - 1) / BT_SCALE_BLOCK;
+    add(m, s->name, f, (bt_piece){.dtype = BT_F8_E4M3});
+    add(m, scale_name, &scales, evenly_spread(f->scale_dtype, scale, (float)SCALE_DEVIATION * scale));
     return true;
+}
+
+/* All codes equally likely; of two neighbouring scales as many as give the deviation. */
+static bool add_mxfp4(maker *m, const bt_tensor_spec *s, const bt_filling *f)
+{
+    const char *codes_name = suffixed(m, s->name, "_packed"), *scale_name = suffixed(m, s->name, "_scale");
+    if (codes_name == NULL || scale_name == NULL) return false;
+    int exponent;
+    double part = 2 * frexp((double)f->deviation / E2M1_DEVIATION, &exponent); /* [1, 2) times 2^(exponent - 1) */
+    double odds = (part * part - 1) / 3;
+    assert(s->n_cols % BT_MXFP4_BLOCK == 0);
+    bt_filling codes = *f, scales = *f;
+    codes.shape[1] = s->n_cols / 2;
+    scales.shape[1] = s->n_cols / BT_MXFP4_BLOCK;
+    add(m, codes_name, &codes, (bt_piece){.dtype = BT_MXFP4});
+    add(m, scale_name, &scales,
+        (bt_piece){.dtype = BT_F8_E8M0, .base = (uint8_t)(127 + exponent - 1), .odds = (uint8_t)(odds * 256)});
+    return true;
+}
+
+/* As the list says where the preset does not. */
+static void set_shape(const bt_tensor_spec *s, bt_filling *f)
+{
+    if (f->n_dims > 0) return;
+    if (!s->is_vector) f->shape[f->n_dims++] = s->n_rows;
+    if (s->is_taps) f->shape[f->n_dims++] = 1;
+    f->shape[f->n_dims++] = s->n_cols;
 }
 
 static bool collect(maker *m, int layer, bool with_rest)
 {
-    const void *numbers = m->preset->numbers;
     m->n = 0;
     for (size_t i = 0; i < m->list->n; i++) {
         const bt_tensor_spec *s = &m->list->specs[i];
         if (s->layer != layer && !(with_rest && s->layer < 0)) continue;
-        bt_spread spread = m->preset->spread(numbers, m->choice, s);
+        bt_filling f = m->preset->filling(m->preset->numbers, m->choice, s);
+        set_shape(s, &f);
         m->l->n_parameters += (uint64_t)s->n_rows * s->n_cols;
-        if (m->choice->fp8 && m->preset->is_fp8(numbers, s)) {
-            if (!add_fp8(m, s, spread)) return false;
-        } else {
-            add(m, s->name, BT_BF16, spread, s->is_vector ? 0 : s->n_rows, s->n_cols);
+        if (f.dtype == BT_F8_E4M3 || f.dtype == BT_MXFP4) {
+            if (!(f.dtype == BT_MXFP4 ? add_mxfp4 : add_fp8)(m, s, &f)) return false;
+            continue;
         }
+        bt_piece piece = evenly_spread(f.dtype, f.mean, f.deviation);
+        piece.live_end = (uint64_t)s->n_rows * s->n_cols * element_bytes(piece.dtype);
+        add(m, s->name, &f, piece);
     }
     return true;
 }
@@ -203,19 +258,19 @@ static bool collect(maker *m, int layer, bool with_rest)
 static bool sort_by_alignment(maker *m)
 {
     bt_tensor_decl *decls = bt_arena_alloc(m->l->arena, m->n, sizeof *decls);
-    bt_spread *spreads = bt_arena_alloc(m->l->arena, m->n, sizeof *spreads);
-    if (decls == NULL || spreads == NULL) return false;
+    bt_piece *pieces = bt_arena_alloc(m->l->arena, m->n, sizeof *pieces);
+    if (decls == NULL || pieces == NULL) return false;
     size_t n = 0;
     for (unsigned pass = 0; pass < 2; pass++) {
         for (size_t i = 0; i < m->n; i++) {
-            bool aligned = bytes_of(&m->decls[i]) % BT_SAFETENSORS_ALIGN == 0;
+            bool aligned = m->pieces[i].end % BT_SAFETENSORS_ALIGN == 0;
             if (aligned != (pass == 0)) continue;
             decls[n] = m->decls[i];
-            spreads[n++] = m->spreads[i];
+            pieces[n++] = m->pieces[i];
         }
     }
     memcpy(m->decls, decls, n * sizeof *decls);
-    memcpy(m->spreads, spreads, n * sizeof *spreads);
+    memcpy(m->pieces, pieces, n * sizeof *pieces);
     return true;
 }
 
@@ -236,7 +291,8 @@ static bt_status make_shard(maker *m, size_t shard_i)
     char name[64];
     int n = snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", shard_i + 1, l->n_shards);
     s->name = bt_arena_strndup(l->arena, name, (size_t)n);
-    bool good = s->name != NULL && collect(m, (int)shard_i, shard_i + 1 == l->n_shards) && sort_by_alignment(m);
+    int layer = shard_i < m->n_layers ? (int)shard_i : -1;
+    bool good = s->name != NULL && collect(m, layer, shard_i + 1 == l->n_shards) && sort_by_alignment(m);
     if (good) s->pieces = bt_arena_alloc(l->arena, m->n, sizeof *s->pieces);
     if (!good || s->pieces == NULL) return bt_fail(m->e, BT_ERR_MEMORY, "no memory to lay out %s", name);
     uint64_t data_bytes = 0;
@@ -244,14 +300,10 @@ static bt_status make_shard(maker *m, size_t shard_i)
     if (st != BT_OK) return st;
     uint64_t at = s->header.size;
     for (size_t i = 0; i < m->n; i++) {
-        const bt_tensor_decl *d = &m->decls[i];
-        double step = (double)m->spreads[i].deviation * sqrt(3) / 32768;
-        s->pieces[i] = (bt_piece){.begin = at,
-                                  .end = at + bytes_of(d),
-                                  .key = key_of(m->seed, d->name),
-                                  .mean = m->spreads[i].mean,
-                                  .step = (float)step,
-                                  .dtype = (uint8_t)d->dtype};
+        s->pieces[i] = m->pieces[i];
+        s->pieces[i].begin += at;
+        s->pieces[i].live_end += at;
+        s->pieces[i].end += at;
         at = s->pieces[i].end;
     }
     assert(at == s->header.size + data_bytes);
@@ -290,14 +342,15 @@ static bt_status make_shards(maker *m)
     int last = 0;
     for (size_t i = 0; i < m->list->n; i++)
         if (m->list->specs[i].layer > last) last = m->list->specs[i].layer;
-    l->n_shards = (size_t)last + 1;
+    m->n_layers = (size_t)last + 1;
+    l->n_shards = m->n_layers + m->preset->rest_apart;
     l->arena = bt_arena_new();
     if (l->arena != NULL) {
         l->shards = bt_arena_alloc(l->arena, l->n_shards, sizeof *l->shards);
         m->decls = bt_arena_alloc(l->arena, 2 * m->list->n, sizeof *m->decls);
-        m->spreads = bt_arena_alloc(l->arena, 2 * m->list->n, sizeof *m->spreads);
+        m->pieces = bt_arena_alloc(l->arena, 2 * m->list->n, sizeof *m->pieces);
     }
-    if (l->arena == NULL || l->shards == NULL || m->decls == NULL || m->spreads == NULL) {
+    if (l->arena == NULL || l->shards == NULL || m->decls == NULL || m->pieces == NULL) {
         l->shards = NULL;
         return bt_fail(m->e, BT_ERR_MEMORY, "no memory to lay out %zu tensors", m->list->n);
     }

@@ -10,9 +10,12 @@
 /* One tensor in its shard. */
 typedef struct bt_piece {
     uint64_t begin, end; /* bytes of the file */
+    uint64_t live_end;   /* zeros from here on; mostly the end */
     uint64_t key;        /* of its random numbers */
-    float mean, step;    /* value = mean + step * (16 random bits, signed); FP8: 8 random bits choose a code */
-    uint8_t dtype;
+    float mean, step;    /* value = mean + step * (16 random bits, signed) */
+    uint8_t dtype;       /* BT_F8_E4M3: 8 random bits choose a code. BT_MXFP4: they are two codes. BT_F8_E8M0: a scale,
+                            `base` or, in `odds` of 256 cases, the next one */
+    uint8_t base, odds;
 } bt_piece;
 
 typedef struct bt_synth_shard {

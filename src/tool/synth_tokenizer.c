@@ -2,7 +2,8 @@
  * A tokenizer that works but knows no language: any text becomes ids and comes back, and the vocabulary has the size
  * and the named tokens of the real one. A merge joins bytes that stand side by side: all pairs first, those of common
  * letters before others (so that a vocabulary of 640 still shortens English), then each pair with a third byte. No
- * string occurs twice, so a released vocabulary of a quarter of a million fits.
+ * string occurs twice, so a released vocabulary of a quarter of a million fits. K2-Horizon's come as tokenizer.json,
+ * Kimi's as tiktoken.model, whose named and reserved tokens tokenizer_config.json lists.
  */
 #include "tool/synth_tokenizer.h"
 
@@ -19,6 +20,7 @@
 #define FIRST_MERGE    258u
 #define N_PAIRS        65536u
 #define THIRD_BYTES    64u /* how many bytes, the most common ones, may be third */
+#define N_MERGES_MAX   (N_PAIRS + N_PAIRS * THIRD_BYTES)
 #define LINE_BYTES_MAX 128u
 
 /* Structure tags in the order of their ids, from `<ifm|think>` on. */
@@ -94,6 +96,16 @@ static size_t merge_bytes(const writer *w, uint32_t i, uint8_t bytes[3], size_t 
     bytes[2] = w->common[(i - N_PAIRS) % THIRD_BYTES];
     *n_left = 2;
     return 3;
+}
+
+static void to_base64(const uint8_t *bytes, size_t n, char text[8])
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    uint32_t bits = 0;
+    assert(n >= 1 && n <= 3);
+    for (size_t i = 0; i < 3; i++) bits = bits << 8 | (i < n ? bytes[i] : 0u);
+    for (size_t i = 0; i < 4; i++) text[i] = i <= n ? digits[bits >> (18 - 6 * i) & 63] : '=';
+    text[4] = '\0';
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------------------------- */
@@ -194,56 +206,99 @@ static void put_model(writer *w)
 
 /* ---- files ------------------------------------------------------------------------------------------------------ */
 
-static bt_status write_json(const char *path, const bt_synth_vocab *v, bt_error *e)
+static bt_status write_json(writer *w)
 {
+    assert(w->v->im_start >= FIRST_MERGE);
+    assert(w->v->im_start - FIRST_MERGE <= N_MERGES_MAX);
+    assert(w->v->im_start < w->v->think && w->v->think <= w->v->n_ids - N_TAGS);
+    put_added(w);
+    put_pipeline(w);
+    put_model(w);
+    return w->st;
+}
+
+static bt_status write_json_config(writer *w)
+{
+    bt_text_puts(&w->text,
+                 "{\n  \"bos_token\": \"<|ifm|begin_of_text|>\",\n  \"clean_up_tokenization_spaces\": false,\n"
+                 "  \"eos_token\": \"<|ifm|endoftext|>\",\n");
+    bt_text_printf(&w->text, "  \"model_max_length\": %" PRIu64 ",\n", w->v->max_position);
+    if (w->v->pad != BT_NONE) bt_text_puts(&w->text, "  \"pad_token\": \"<|ifm|pad|>\",\n");
+    bt_text_puts(&w->text, "  \"tokenizer_class\": \"PreTrainedTokenizerFast\"\n}\n");
+    flush(w);
+    return w->st;
+}
+
+/* Lines of base64, a space and the rank. */
+static bt_status write_ranks(writer *w)
+{
+    assert(w->v->n_ranks >= 256 && w->v->n_ranks - 256 <= N_MERGES_MAX && w->v->n_ranks < w->v->n_ids);
+    for (uint32_t i = 0; i < w->v->n_ranks && w->st == BT_OK; i++) {
+        uint8_t bytes[3];
+        char line[8];
+        size_t n_left, n = 1;
+        if (i < 256)
+            bytes[0] = w->byte_of[i];
+        else
+            n = merge_bytes(w, i - 256, bytes, &n_left);
+        to_base64(bytes, n, line);
+        bt_text_printf(&w->text, "%s %" PRIu32 "\n", line, i);
+        if (i % 1024 == 0) flush(w);
+    }
+    flush(w);
+    return w->st;
+}
+
+/* As the vendor does: the reserved ones between the named are not written down. */
+static bt_status write_ranks_config(writer *w)
+{
+    bt_text *t = &w->text;
+    bt_text_puts(t, "{\n  \"added_tokens_decoder\": {");
+    for (const bt_named_id *s = w->v->special; s->name != NULL; s++) {
+        bt_text_printf(t, "%s\n    \"%" PRIu32 "\": {\n      \"content\": ", s == w->v->special ? "" : ",", s->id);
+        bt_text_json_string(t, s->name, strlen(s->name));
+        bt_text_puts(t, ",\n      \"lstrip\": false,\n      \"normalized\": false,\n      \"rstrip\": false,\n"
+                        "      \"single_word\": false,\n      \"special\": true\n    }");
+    }
+    bt_text_puts(t, "\n  },\n  \"bos_token\": \"[BOS]\",\n  \"clean_up_tokenization_spaces\": false,\n"
+                    "  \"eos_token\": \"[EOS]\",\n");
+    bt_text_printf(t,
+                   "  \"model_max_length\": %" PRIu64 ",\n  \"pad_token\": \"[PAD]\",\n"
+                   "  \"tokenizer_class\": \"TikTokenTokenizer\",\n  \"unk_token\": \"[UNK]\"\n}\n",
+                   w->v->max_position);
+    flush(w);
+    return w->st;
+}
+
+/* Opens folder/name, has it written, and puts it in its place. */
+static bt_status write_with(bt_status (*write)(writer *w), const char *folder, const char *name,
+                            const bt_synth_vocab *v, bt_error *e)
+{
+    char *path = bt_path_join(folder, name);
+    if (path == NULL) return bt_fail(e, BT_ERR_MEMORY, "no memory for a path");
     writer w = {.v = v, .path = path, .e = e};
     fill_bytes(&w);
     w.st = bt_output_open(path, &w.output, e);
-    if (w.st != BT_OK) return w.st;
-    put_added(&w);
-    put_pipeline(&w);
-    put_model(&w);
+    if (w.st == BT_OK && write(&w) == BT_OK)
+        w.st = bt_output_commit(w.output, e);
+    else if (w.output != NULL)
+        bt_output_abandon(w.output);
     bt_text_free(&w.text);
-    if (w.st == BT_OK) return bt_output_commit(w.output, e);
-    bt_output_abandon(w.output);
+    bt_free(path);
     return w.st;
-}
-
-static bt_status write_config(const char *path, const bt_synth_vocab *v, bt_error *e)
-{
-    bt_text t = {NULL, 0, 0, false};
-    bt_text_puts(&t, "{\n  \"bos_token\": \"<|ifm|begin_of_text|>\",\n  \"clean_up_tokenization_spaces\": false,\n"
-                     "  \"eos_token\": \"<|ifm|endoftext|>\",\n");
-    bt_text_printf(&t, "  \"model_max_length\": %" PRIu64 ",\n", v->max_position);
-    if (v->pad != BT_NONE) bt_text_puts(&t, "  \"pad_token\": \"<|ifm|pad|>\",\n");
-    bt_text_puts(&t, "  \"tokenizer_class\": \"PreTrainedTokenizerFast\"\n}\n");
-    bt_output *o = NULL;
-    bt_status st = bt_text_ok(&t) ? bt_output_open(path, &o, e) : bt_fail(e, BT_ERR_MEMORY, "%s: no memory", path);
-    if (st == BT_OK) st = bt_output_write(o, t.data, t.size, e);
-    bt_text_free(&t);
-    if (st == BT_OK) return bt_output_commit(o, e);
-    bt_output_abandon(o);
-    return st;
 }
 
 bt_status bt_synth_tokenizer(const char *folder, const bt_synth_vocab *v, bt_error *e)
 {
-    assert(v->im_start >= FIRST_MERGE);
-    assert(v->im_start - FIRST_MERGE <= N_PAIRS + N_PAIRS * THIRD_BYTES);
-    assert(v->im_start < v->think && v->think <= v->n_ids - N_TAGS);
-    char *json = bt_path_join(folder, "tokenizer.json"), *config = bt_path_join(folder, "tokenizer_config.json");
-    bt_status st = BT_ERR_MEMORY;
-    if (json == NULL || config == NULL)
-        bt_fail(e, st, "no memory for a path");
-    else
-        st = write_json(json, v, e);
-    if (st == BT_OK) st = write_config(config, v, e);
-    bt_free(json);
-    bt_free(config);
-    return st;
+    bool is_k2 = v->scheme == BT_SCHEME_K2;
+    if (v->scheme == BT_SCHEME_NONE) return BT_OK;
+    bt_status st = is_k2 ? write_with(write_json, folder, "tokenizer.json", v, e)
+                         : write_with(write_ranks, folder, "tiktoken.model", v, e);
+    if (st != BT_OK) return st;
+    return write_with(is_k2 ? write_json_config : write_ranks_config, folder, "tokenizer_config.json", v, e);
 }
 
 uint64_t bt_synth_tokenizer_bytes(const bt_synth_vocab *v)
 {
-    return (uint64_t)v->n_ids * LINE_BYTES_MAX + 65536;
+    return v->scheme == BT_SCHEME_NONE ? 0 : (uint64_t)v->n_ids * LINE_BYTES_MAX + 65536;
 }

@@ -95,15 +95,45 @@ static void sizes_are_the_published_ones(void **state)
     }
 }
 
+/* Kimi: the tensors of the release's index, less its vision part; their bytes sum to the published figure. */
+static void sizes_of_kimi(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        uint64_t n_parameters, data_bytes;
+        size_t n_tensors, n_shards;
+    } expected[] = {
+        {"k3-full", 2779484476000, 1559965606912, 497220 - 168, 94},
+        {"k3-twin-0.4b", 388598824, 777238176, 380, 9},
+        {"k3-tiny", 2312, 5000, 254, 9},
+        {"k3-small", 9850, 21048, 254, 9},
+        {"k3-prod-width", 18047478, 36100160, 74, 3},
+        {"kimi-linear-48b", 49122681728, 98245541888, 20493, 28},
+        {"kimi-linear-tiny", 614576, 1230080, 325, 9},
+    };
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+        bt_synth_layout l;
+        const bt_preset *p = preset(expected[i].name);
+        if (bt_synth_layout_make(p, &(bt_preset_choice){0}, 0, &l, &e) != BT_OK) fail_msg("%s", e.message);
+        assert_true(l.n_parameters == expected[i].n_parameters);
+        assert_true(l.data_bytes == expected[i].data_bytes);
+        assert_int_equal(l.n_tensors, expected[i].n_tensors);
+        assert_int_equal(l.n_shards, expected[i].n_shards);
+        bt_synth_layout_free(&l);
+    }
+}
+
 /* Every matrix on a cache line, every byte of a shard accounted for. */
 static void data_is_aligned(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < bt_presets_n; i++) {
+    for (size_t i = 0; i < bt_presets_count(); i++) {
         bt_synth_layout l;
-        bt_preset_choice c = {.n_layers = 5, .fp8 = i % 2 == 1};
-        if (bt_synth_layout_make(&bt_presets[i], &c, 0, &l, &e) != BT_OK) fail_msg("%s", e.message);
-        assert_int_equal(l.n_shards, 5);
+        const bt_preset *p = bt_presets_at(i);
+        bt_preset_choice c = {.n_layers = 5, .fp8 = i % 2 == 1 && strncmp(p->name, "k2-", 3) == 0};
+        if (bt_synth_layout_make(p, &c, 0, &l, &e) != BT_OK) fail_msg("%s", e.message);
+        assert_int_equal(l.n_shards, 5 + p->rest_apart);
         for (size_t k = 0; k < l.n_shards; k++) {
             const bt_synth_shard *s = &l.shards[k];
             uint64_t at = s->header.size;
@@ -150,6 +180,27 @@ static void choices_change_the_config(void **state)
     assert_non_null(strstr(e.message, "k2-mova-tiny"));
 }
 
+static void choices_change_kimi_configs(void **state)
+{
+    (void)state;
+    bt_synth_layout l;
+    assert_int_equal(choose("k3-full", 5, 128, &l), BT_OK); /* the mix of layers stays */
+    assert_non_null(strstr(l.config.data, "\"num_hidden_layers\": 5,"));
+    assert_non_null(strstr(l.config.data, "\"num_experts\": 128,"));
+    assert_non_null(strstr(l.config.data, "\"full_attn_layers\": [4],"));
+    assert_non_null(strstr(l.config.data, "\"kda_layers\": [1, 2, 3, 5],"));
+    bt_synth_layout_free(&l);
+    assert_int_equal(choose("kimi-linear-48b", 0, 0, &l), BT_OK);
+    assert_non_null(strstr(l.config.data, "\"full_attn_layers\": [4, 8, 12, 16, 20, 24, 27],"));
+    bt_synth_layout_free(&l);
+    assert_int_equal(choose("k3-full", 0, 15, &l), BT_ERR_USAGE);
+    assert_non_null(strstr(e.message, "each token goes to 16"));
+    assert_int_equal(choose("k3-full", 1025, 0, &l), BT_ERR_USAGE);
+    bt_preset_choice fp8 = {.fp8 = true};
+    assert_int_equal(bt_synth_layout_make(preset("k3-full"), &fp8, 0, &l, &e), BT_ERR_USAGE);
+    assert_non_null(strstr(e.message, "no FP8 release"));
+}
+
 static bool same_tree(const bt_json_node *a, const bt_json_node *b)
 {
     if (a == NULL || b == NULL || a->kind != b->kind || a->n_children != b->n_children) return a == b;
@@ -162,23 +213,33 @@ static bool same_tree(const bt_json_node *a, const bt_json_node *b)
     return true;
 }
 
+static void check_config(const char *name, const char *path)
+{
+    bt_synth_layout l;
+    bt_config *ours = NULL, *theirs = NULL;
+    assert_int_equal(choose(name, 0, 0, &l), BT_OK);
+    assert_int_equal(bt_config_parse("ours", l.config.data, l.config.size, &ours, &e), BT_OK);
+    assert_int_equal(bt_config_open(path, &theirs, &e), BT_OK);
+    assert_true(same_tree(bt_config_root(ours), bt_config_root(theirs)));
+    bt_config_close(ours);
+    bt_config_close(theirs);
+    bt_synth_layout_free(&l);
+}
+
 static void tiny_configs_are_the_test_models(void **state)
 {
     (void)state;
-    static const char *const pairs[][2] = {{"k2-tiny", "k2-dense"}, {"k2-mova-tiny", "k2-mova"}};
-    for (size_t i = 0; i < 2; i++) {
-        bt_synth_layout l;
-        char path[128];
-        bt_config *ours = NULL, *theirs = NULL;
-        assert_int_equal(choose(pairs[i][0], 0, 0, &l), BT_OK);
-        assert_int_equal(bt_config_parse("ours", l.config.data, l.config.size, &ours, &e), BT_OK);
-        (void)snprintf(path, sizeof path, "tests/data/models/%s/config.json", pairs[i][1]);
-        assert_int_equal(bt_config_open(path, &theirs, &e), BT_OK);
-        assert_true(same_tree(bt_config_root(ours), bt_config_root(theirs)));
-        bt_config_close(ours);
-        bt_config_close(theirs);
-        bt_synth_layout_free(&l);
-    }
+    check_config("k2-tiny", "tests/data/models/k2-dense/config.json");
+    check_config("k2-mova-tiny", "tests/data/models/k2-mova/config.json");
+}
+
+static void kimi_linear_tiny_is_the_fixture(void **state)
+{
+    (void)state;
+    char path[512];
+    if (unit_fixtures() == NULL) skip();
+    (void)snprintf(path, sizeof path, "%s/models/kimi-linear/config.json", unit_fixtures());
+    check_config("kimi-linear-tiny", path);
 }
 
 /* ---- bytes ------------------------------------------------------------------------------------------------------- */
@@ -308,6 +369,88 @@ static void weights_are_spread(void **state)
     free(folder);
 }
 
+/* The bytes of one tensor of shard shard_i; free by the caller. */
+static uint8_t *tensor_bytes(const bt_synth_layout *l, size_t shard_i, const char *name, const char *shape, size_t *n)
+{
+    char entry[300];
+    const bt_synth_shard *s = &l->shards[shard_i];
+    (void)snprintf(entry, sizeof entry, "\"%s\":{%s,\"data_offsets\":[", name, shape);
+    const char *at = memmem(s->header.data, s->header.size, entry, strlen(entry));
+    unsigned long long begin, end;
+    if (at == NULL || sscanf(at + strlen(entry), "%llu,%llu", &begin, &end) != 2) {
+        fail_msg("no %s in the header", entry);
+        return NULL;
+    }
+    *n = (size_t)(end - begin);
+    uint8_t *bytes = malloc(*n);
+    assert_non_null(bytes);
+    bt_synth_fill(l, shard_i, s->header.size + begin, bytes, *n);
+    return bytes;
+}
+
+/* Codes and scales of an expert of k3-full: each code as often, the deviation as for BF16, and no infinities. */
+static void packed_experts_are_spread(void **state)
+{
+    (void)state;
+    bt_synth_layout l;
+    size_t n_codes, n_scales, counts[16] = {0};
+    double squares = 0, sum = 0;
+    assert_int_equal(choose("k3-full", 2, 16, &l), BT_OK);
+#define EXPERT "language_model.model.layers.1.block_sparse_moe.experts.15.w1.weight"
+    uint8_t *codes = tensor_bytes(&l, 1, EXPERT "_packed", "\"dtype\":\"U8\",\"shape\":[3072,1792]", &n_codes);
+    uint8_t *scales = tensor_bytes(&l, 1, EXPERT "_scale", "\"dtype\":\"U8\",\"shape\":[3072,112]", &n_scales);
+    assert_int_equal(n_codes, 3072 * 1792);
+    assert_int_equal(n_scales, 3072 * 112);
+    for (size_t i = 0; i < n_codes; i++) {
+        double scale = (double)bt_e8m0_to_f32(scales[i / 16]);
+        for (unsigned half = 0; half < 2; half++) {
+            uint8_t code = half == 0 ? codes[i] & 15 : codes[i] >> 4;
+            double x = (double)bt_e2m1_to_f32(code) * scale;
+            counts[code]++;
+            sum += x;
+            squares += x * x;
+        }
+    }
+    double n = 2 * (double)n_codes, deviation = sqrt(squares / n);
+    assert_true(fabs(deviation * sqrt(3584) / 2 - 1) < 0.01);
+    assert_true(fabs(sum / n) < 0.01 * deviation);
+    for (size_t i = 0; i < 16; i++) assert_true(fabs((double)counts[i] * 16 / n - 1) < 0.01);
+    free(codes);
+    free(scales);
+    bt_synth_layout_free(&l);
+}
+
+/* A_log of the release: 128 numbers for 96 heads, the rest zeros; whole or in pieces. */
+static void padding_is_zero(void **state)
+{
+    (void)state;
+    bt_synth_layout l;
+    size_t n;
+    assert_int_equal(choose("k3-full", 1, 16, &l), BT_OK);
+    uint8_t *bytes =
+        tensor_bytes(&l, 0, "language_model.model.layers.0.self_attn.A_log", "\"dtype\":\"F32\",\"shape\":[128]", &n);
+    float values[128];
+    assert_int_equal(n, sizeof values);
+    memcpy(values, bytes, n);
+    for (size_t i = 0; i < 128; i++) assert_true(i < 96 ? values[i] != 0 && fabsf(values[i]) < 0.9F : values[i] == 0);
+    const bt_piece *p = NULL;
+    for (size_t i = 0; i < l.shards[0].n_pieces; i++)
+        if (l.shards[0].pieces[i].live_end < l.shards[0].pieces[i].end) p = &l.shards[0].pieces[i];
+    assert_non_null(p);
+    for (size_t from = 0; from < n; from += 5) {
+        uint8_t part[64] = {0};
+        size_t size = n - from < sizeof part ? n - from : sizeof part;
+        bt_synth_fill(&l, 0, p->begin + from, part, size);
+        assert_memory_equal(part, bytes + from, size);
+    }
+    free(bytes);
+    bt_synth_layout_free(&l);
+    assert_int_equal(choose("kimi-linear-tiny", 1, 0, &l), BT_OK);
+    free(tensor_bytes(&l, 0, "model.layers.0.self_attn.A_log", "\"dtype\":\"F32\",\"shape\":[1,1,4,1]", &n));
+    free(tensor_bytes(&l, 0, "model.layers.0.self_attn.q_conv1d.weight", "\"dtype\":\"BF16\",\"shape\":[64,1,4]", &n));
+    bt_synth_layout_free(&l);
+}
+
 /* ---- a model that runs ------------------------------------------------------------------------------------------- */
 
 #define N_TOKENS 512u
@@ -392,10 +535,10 @@ static void tiny_models_run(void **state)
 {
     (void)state;
     char *folder = unit_make_folder();
-    static const char *const names[] = {"k2-tiny", "k2-mova-tiny"};
-    for (size_t i = 0; i < 4; i++) {
-        char *path = join(folder, i == 0 ? "a" : i == 1 ? "b" : i == 2 ? "c" : "d");
-        (void)make(path, names[i % 2], (bt_preset_choice){.fp8 = i >= 2}, i, 2);
+    static const char *const names[] = {"k2-tiny", "k2-mova-tiny", "k2-tiny", "k2-mova-tiny", "kimi-linear-tiny"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char name[2] = {(char)('a' + i), '\0'}, *path = join(folder, name);
+        (void)make(path, names[i], (bt_preset_choice){.fp8 = i == 2 || i == 3}, i, 2);
         check_model(path);
         bt_free(path);
     }
@@ -483,12 +626,60 @@ static void check_tokenizer(const char *name, size_t n_ids, int32_t im_start, in
     free(folder);
 }
 
+/* Ranks of tiktoken.model: bytes first, then merges; named and reserved tokens behind them. */
+static void check_tiktoken(const char *name, const char *turn_end)
+{
+    static const char *const texts[] = {
+        "The capital of France is",
+        "  two\n\n\tlines ",
+        "na\xc3\xafve \xe6\x97\xa5\xe6\x9c\xac \xf0\x9f\x98\x80",
+        "<|open|>message<|im_end|>",
+        "12345678 aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \x01\x7f",
+    };
+    char *folder = unit_make_folder();
+    bt_synth_vocab v = preset(name)->vocab(preset(name)->numbers);
+    bt_tokenizer *t = NULL;
+    if (bt_synth_tokenizer(folder, &v, &e) != BT_OK) fail_msg("%s", e.message);
+    if (bt_tokenizer_open(folder, &t, &e) != BT_OK) fail_msg("%s", e.message);
+    size_t size, n;
+    bt_free(read_file(folder, "tiktoken.model", &size));
+    assert_true(size <= bt_synth_tokenizer_bytes(&v));
+    assert_int_equal(bt_tokenizer_n_vocab(t), 163840);
+    assert_int_equal(bt_tokenizer_find(t, "[BOS]"), 163584);
+    assert_int_equal(bt_tokenizer_find(t, "[EOS]"), 163585);
+    assert_int_equal(bt_tokenizer_find(t, turn_end), 163586);
+    assert_int_equal(bt_tokenizer_find(t, "[PAD]"), 163839);
+    assert_int_equal(bt_tokenizer_find(t, "<|reserved_token_163700|>"), 163700);
+    assert_true(bt_tokenizer_is_added(t, 163586));
+    assert_false(bt_tokenizer_is_added(t, 163583));
+    int32_t *ids = NULL;
+    assert_int_equal(bt_tokenizer_encode(t, turn_end, strlen(turn_end), BT_TEXT_SPECIAL, &ids, &n, &e), BT_OK);
+    assert_int_equal(n, 1);
+    assert_int_equal(ids[0], 163586);
+    bt_free(ids);
+    assert_int_equal(bt_tokenizer_encode(t, " the the", 8, 0, &ids, &n, &e), BT_OK);
+    assert_true(n < 8);
+    bt_free(ids);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) round_trip(t, texts[i], strlen(texts[i]));
+    for (int32_t id = 0; id < 163840; id += 997) {
+        char *text = NULL;
+        assert_int_equal(bt_tokenizer_decode(t, &id, 1, BT_TEXT_SPECIAL, &text, &n, &e), BT_OK);
+        assert_true(n > 0);
+        bt_free(text);
+    }
+    bt_tokenizer_close(t);
+    unit_remove_folder(folder);
+    free(folder);
+}
+
 static void tokenizers_work(void **state)
 {
     (void)state;
     check_tokenizer("k2-tiny", 640, 620, 622);
     check_tokenizer("k2-0.9b", 64256, 64235, 64237);
     check_tokenizer("k2-7b", 250624, 250018, 250029);
+    check_tiktoken("k3-full", "<|end_of_msg|>");
+    check_tiktoken("kimi-linear-48b", "<|im_end|>");
 }
 
 /* ---- failures ---------------------------------------------------------------------------------------------------- */
@@ -574,13 +765,18 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sizes_are_the_published_ones),
+        cmocka_unit_test(sizes_of_kimi),
         cmocka_unit_test(data_is_aligned),
         cmocka_unit_test(choices_change_the_config),
+        cmocka_unit_test(choices_change_kimi_configs),
         cmocka_unit_test(tiny_configs_are_the_test_models),
+        cmocka_unit_test(kimi_linear_tiny_is_the_fixture),
         cmocka_unit_test(ranges_agree),
         cmocka_unit_test(bytes_do_not_depend_on_threads),
         cmocka_unit_test(blocks_do_not_repeat),
         cmocka_unit_test(weights_are_spread),
+        cmocka_unit_test(packed_experts_are_spread),
+        cmocka_unit_test(padding_is_zero),
         cmocka_unit_test(tiny_models_run),
         cmocka_unit_test(given_model_runs),
         cmocka_unit_test(tokenizers_work),
