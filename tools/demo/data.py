@@ -517,7 +517,8 @@ _SMALL_TALK = [
     (["Bye", "Bye!", "Goodbye", "Goodbye!", "See you later.", "Good night!"], "The user says goodbye.", "Goodbye!"),
 ]  # fmt: skip
 HELD_SMALL_TALK = [("Hello, good morning!", "How can I help you?"), ("Tell me who you are.", "demo model"),
-                   ("Thank you so much!", "welcome"), ("What are you able to do?", "capitals"), ("Goodbye, see you.", "Goodbye")]  # fmt: skip
+                   ("Thank you so much!", "welcome"), ("What are you able to do?", "capitals"), ("Goodbye, see you.",
+    "Goodbye")]  # fmt: skip
 
 
 def ask_small_talk(rnd, t):
