@@ -280,8 +280,9 @@ typedef struct bt_prompt { /* free with bt_prompt_free */
     size_t size;
     int32_t *ids; /* and as ids: what came from outside never becomes an added token. NULL without a tokenizer */
     size_t n_ids;
-    char *warnings;    /* one a line, "" if none: input that the template left out, wishes that nothing enforces */
+    char *warnings;    /* one a line, "" if none: input that the template left out, demands that nothing enforces */
     char *tools;       /* the tools in effect, a JSON array; NULL: none */
+    char *demands;     /* what tool_choice and response_format demand, for bt_prompt_check_answer; NULL: nothing */
     bool is_reasoning; /* the answer begins inside reasoning */
     bool calls_off;    /* tool_choice none: an answer's calls are text */
 } bt_prompt;
@@ -289,6 +290,10 @@ typedef struct bt_prompt { /* free with bt_prompt_free */
 /* A conversation that the template cannot take gives BT_ERR_USAGE with the reason. */
 BT_API bt_status bt_chat_render(const bt_chat *c, const bt_chat_request *request, bt_prompt *out, bt_error *e);
 BT_API void bt_prompt_free(bt_prompt *p); /* an all-zero one is fine */
+/* Whether a message (JSON, as of bt_reply_message) is what its prompt's request demanded: a call, or of a certain
+ * function (tool_choice); content that is a JSON object (response_format; a schema is not looked at). BT_ERR_FORMAT,
+ * with the reason: it is not. */
+BT_API bt_status bt_prompt_check_answer(const bt_prompt *p, const char *message, size_t size, bt_error *e);
 
 /* Reading an answer as it comes. Text goes in, in any pieces; what it means comes out as events, and is never taken
  * back. The ranges [begin, end) of the events, in order, are the whole output: no gap, no overlap. */

@@ -254,6 +254,8 @@ static int answer(once *r)
     int code = BT_EXIT_DONE;
     if (st == BT_OK || r->answer.made.n_ids > 0) print_statistics(r);
     if (r->is_json && st == BT_OK) code = print_json(r);
+    bool is_whole = st == BT_OK && r->answer.message != NULL && r->answer.made.finish != BT_FINISH_STOPPED;
+    if (is_whole) st = bt_prompt_check_answer(&r->prompt, r->answer.message, r->answer.size, &a->error);
     if (st != BT_OK) return bt_app_fail(a, bt_exit_code(st));
     return code == BT_EXIT_DONE && bt_signals_interrupted() ? BT_EXIT_INTERRUPTED : code;
 }

@@ -20,6 +20,8 @@
 #include "base/error.h"
 #include "base/file.h"
 
+#define TOLD_BYTES_MAX ((size_t)1 << 16)
+
 void bt_chat_say(bt_chat_app *c, const char *format, ...)
 {
     char text[BT_ERROR_BYTES_MAX];
@@ -42,10 +44,17 @@ static bool on_event(void *user, const bt_reply_event *event)
     return bt_screen_event(&c->screen, event);
 }
 
+/* The whole conversation is rendered for each answer, and most of what there is to say of it was said before. */
 static void on_warning(void *user, const char *lines)
 {
     bt_chat_app *c = user;
-    bt_chat_warn(&c->app, lines);
+    for (const char *at = lines, *end; *at != '\0'; at = end) {
+        size_t n = strcspn(at, "\n");
+        end = at + n + (at[n] == '\n');
+        if (c->told.size > 0 && memmem(c->told.data, c->told.size, at, (size_t)(end - at)) != NULL) continue;
+        if (c->told.size < TOLD_BYTES_MAX) bt_text_add(&c->told, at, (size_t)(end - at));
+        bt_app_note(&c->app, "%.*s", (int)n, at);
+    }
 }
 
 static bool reading(void *user, size_t n_done, size_t n_total)
@@ -324,5 +333,6 @@ int bt_command_chat(const bt_options *o)
     bt_chat_close(c.chat);
     bt_free(c.end_ids);
     bt_free(c.file);
+    bt_text_free(&c.told);
     return bt_app_close(a, code);
 }

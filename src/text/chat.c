@@ -1,7 +1,6 @@
 /*
  * Chat: a conversation becomes a prompt, by the checkpoint's own template or by its family's native renderer, and an
- * answer is read by the family's grammar. What is done with a wish that nothing here enforces (a tool that must be
- * called, a form that the answer must have) is to say so.
+ * answer is read by the family's grammar.
  */
 #include <assert.h>
 #include <string.h>
@@ -144,30 +143,28 @@ bt_status bt_chat_effort(const bt_chat *c, const char *effort, const char **used
 
 /* ---- prompts ----------------------------------------------------------------------------------------------------- */
 
-static void warn_of_wishes(const bt_conversation *c, bt_text *lines)
-{
-    const bt_json_node *type = c->response_format == NULL ? NULL : bt_json_get(c->response_format, "type");
-    if (c->choice == BT_TOOLS_REQUIRED || c->choice == BT_TOOLS_NAMED)
-        bt_text_puts(lines, "tool_choice asks for a call; nothing makes the model call\n");
-    if (c->response_format != NULL && (type == NULL || type->kind != BT_JSON_STRING || strcmp(type->text, "text") != 0))
-        bt_text_puts(lines, "response_format asks for a form; nothing makes the model keep it\n");
-}
-
 /* The fields that tell of the conversation rather than of the text. */
 static bt_status describe(const bt_chat *chat, const bt_conversation *c, const bt_rendered *r, bt_prompt *p,
                           bt_error *e)
 {
-    bt_text warnings = {0}, tools = {0};
+    bt_text warnings = {0}, tools = {0}, demands = {0};
+    bt_status st = BT_OK;
     const bt_json_node *list = c->tools != NULL ? c->tools : c->messages[0].tools;
     bt_text_puts(&warnings, "");
-    warn_of_wishes(c, &warnings);
-    if (chat->template.jinja != NULL) bt_chat_tell_lost(c, r, &warnings);
+    bt_demands_warn(c, &warnings);
+    bt_demands_write(c, &demands);
+    if (chat->template.jinja != NULL) {
+        bt_chat_tell_lost(c, r, &warnings);
+        st = bt_chat_tell_effort(&chat->template, c, chat->grammar->has_reasoning, r, &warnings, e);
+    }
     if (list != NULL) bt_py_dump(&tools, list);
     p->warnings = warnings.data;
     p->tools = tools.data;
+    p->demands = demands.data;
     p->is_reasoning = bt_rendered_is_reasoning(r, chat->grammar);
     p->calls_off = c->choice == BT_TOOLS_NONE;
-    return bt_text_ok(&warnings) && bt_text_ok(&tools) ? BT_OK : no_memory(e);
+    if (st == BT_OK && (!bt_text_ok(&warnings) || !bt_text_ok(&tools) || !bt_text_ok(&demands))) st = no_memory(e);
+    return st;
 }
 
 bt_status bt_chat_render(const bt_chat *chat, const bt_chat_request *request, bt_prompt *out, bt_error *e)
@@ -176,6 +173,7 @@ bt_status bt_chat_render(const bt_chat *chat, const bt_chat_request *request, bt
     bt_rendered r = {0};
     bt_prompt p = {0};
     bt_status st = bt_conversation_parse(request, &c, e);
+    if (st == BT_OK) st = bt_demands_check(&c, e);
     if (st == BT_OK && chat->template.jinja != NULL) {
         st = bt_template_render(&chat->template, &c, chat->grammar->has_reasoning, &r, e);
     } else if (st == BT_OK) {
@@ -202,6 +200,7 @@ void bt_prompt_free(bt_prompt *p)
     bt_free(p->ids);
     bt_free(p->warnings);
     bt_free(p->tools);
+    bt_free(p->demands);
     *p = (bt_prompt){0};
 }
 

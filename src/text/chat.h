@@ -15,6 +15,7 @@ typedef struct bt_template { /* zero it, free it with bt_template_close */
     bt_text specials;        /* the tokenizer's special tokens as members of a JSON object, ", " before each */
     bt_jinja_trust *trusted; /* [n_trusted] what counts as template in the variables that we pass */
     size_t n_trusted;
+    bool mentions_effort; /* the name of an option for the effort stands in it */
 } bt_template;
 
 /* path: a file, NULL: look in the folder. */
@@ -29,6 +30,21 @@ bt_status bt_template_render(const bt_template *t, const bt_conversation *c, boo
 /* Adds a line for input text that occurs nowhere in the prompt. White space at its ends, and JSON's escapes, do not
  * count as a difference. */
 void bt_chat_tell_lost(const bt_conversation *c, const bt_rendered *prompt, bt_text *lines);
+
+/* ---- chat_effort.c ----------------------------------------------------------------------------------------------- */
+
+/* Adds a line where an effort was asked for (an option of the conversation) that the template does nothing with; r is
+ * what it rendered. */
+bt_status bt_chat_tell_effort(const bt_template *t, const bt_conversation *c, bool with_reasoning, const bt_rendered *r,
+                              bt_text *lines, bt_error *e);
+bool bt_effort_is_named(const char *source, size_t size);
+
+/* ---- chat_demands.c ---------------------------------------------------------------------------------------------- */
+
+bt_status bt_demands_check(const bt_conversation *c, bt_error *e); /* refuses what no answer can meet */
+void bt_demands_warn(const bt_conversation *c, bt_text *lines);    /* of what nothing enforces */
+/* For bt_prompt.demands; nothing if there are none. */
+void bt_demands_write(const bt_conversation *c, bt_text *out);
 
 /* ---- chat_tokens.c ----------------------------------------------------------------------------------------------- */
 

@@ -27,13 +27,15 @@ static bt_status parse_file(const char *path, bt_template *t, bt_error *e)
     bt_status st = bt_read_file(path, TEMPLATE_BYTES_MAX, &text, &size, e);
     if (st != BT_OK) return st;
     st = bt_jinja_parse(path, text, size, &t->jinja, e);
+    t->mentions_effort = bt_effort_is_named(text, size);
     bt_free(text);
     t->source = bt_strdup(path);
     return st == BT_OK && t->source == NULL ? no_memory(e) : st;
 }
 
-static bt_status parse_node(const char *path, const bt_json_node *text, bt_jinja **out, bt_error *e)
+static bt_status parse_node(const char *path, const bt_json_node *text, bt_template *t, bt_jinja **out, bt_error *e)
 {
+    t->mentions_effort |= bt_effort_is_named(text->text, text->size);
     return bt_jinja_parse(path, text->text, text->size, out, e);
 }
 
@@ -53,8 +55,8 @@ static bt_status parse_list(const char *path, const bt_json_node *list, bt_templ
     if (standard == NULL)
         return bt_fail(e, BT_ERR_FORMAT, "%s: chat_template lists %zu templates, none of them \"default\"", path,
                        list->n_children);
-    bt_status st = parse_node(path, standard, &t->jinja, e);
-    if (st == BT_OK && with_tools != NULL) st = parse_node(path, with_tools, &t->with_tools, e);
+    bt_status st = parse_node(path, standard, t, &t->jinja, e);
+    if (st == BT_OK && with_tools != NULL) st = parse_node(path, with_tools, t, &t->with_tools, e);
     return st;
 }
 
@@ -64,7 +66,7 @@ static bt_status parse_config(const char *path, const bt_json_node *config, bt_t
     bt_status st;
     if (given == NULL || given->kind == BT_JSON_NULL) return BT_OK;
     if (given->kind == BT_JSON_STRING) {
-        st = parse_node(path, given, &t->jinja, e);
+        st = parse_node(path, given, t, &t->jinja, e);
     } else if (given->kind == BT_JSON_ARRAY && given->n_children > 0) {
         st = parse_list(path, given, t, e);
     } else {

@@ -91,6 +91,34 @@ def test_options(model):
     check("--chat-template is used", n == 2, n)
 
 
+def test_ignored_effort():
+    """A template that does nothing with efforts is said to, by every command."""
+    plain, knowing = make_model("{{ messages[-1].content }}"), make_model()
+    said = 'the template does nothing with reasoning_effort: asking for "high" has no effect'
+    words = ["--reasoning-effort", "high"]
+    talk = written([{"role": "user", "content": "x"}])
+    for name, command in (("run --chat", ("run", *WORDS, "-p", "x")), ("render", ("render", "--messages", talk)),
+                          ("chat", ("chat", "--temperature", "0", "-n", "4"))):
+        for model, expected in ((plain, 1), (knowing, 0)):
+            r = run(command[0], model, *command[1:], *words, stdin="a\nb\n" if name == "chat" else "")
+            check(f"{name}: an effort without effect is said once, {expected}", r.code == 0 and r.err.count(said) == expected, r)
+
+
+def test_demands(model):
+    """What tool_choice and response_format demand is told before and held against the answer after."""
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}]
+    talk = {"messages": [{"role": "user", "content": "x"}], "tools": tools}
+    for name, demand, before, after in (
+            ("tool_choice", {"tool_choice": "required"}, "nothing makes the model call", "no call, which tool_choice demands"),
+            ("response_format", {"response_format": {"type": "json_object"}}, "nothing makes the model keep it",
+             "no JSON, which response_format demands")):
+        r = run("run", model, *WORDS, "--json", "--messages", written({**talk, **demand}))
+        check(f"{name}: told before, and an answer without it is a failure", r.code == 1 and before in r.err and after in r.err
+              and json.loads(r.out)["message"]["role"] == "assistant", r)
+    refused("tool_choice without tools", 2, "there are no tools", "run", model, *WORDS, "--messages",
+            written({"messages": talk["messages"], "tool_choice": "required"}))
+
+
 def test_refusals(model):
     talk = written([{"role": "user", "content": "x"}])
     refused("no messages", 2, "messages", "run", model, *WORDS, "--messages", written([]))
@@ -136,6 +164,8 @@ def main():
     model = make_model()
     test_forms(model)
     test_options(model)
+    test_ignored_effort()
+    test_demands(model)
     test_refusals(model)
     test_smollm()
     cli.finish()

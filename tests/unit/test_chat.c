@@ -225,10 +225,10 @@ static void left_out(void **state)
                     "the template leaves out the content of messages[0]\n");
     expect_warnings("",
                     "{\"messages\": [{\"role\": \"user\", \"content\": \" \\n\"}], \"tool_choice\": \"required\", "
-                    "\"response_format\": {\"type\": \"json_object\"}}",
+                    "\"response_format\": {\"type\": \"json_object\"}, \"tools\": [{\"name\": \" \"}]}",
                     NULL,
-                    "tool_choice asks for a call; nothing makes the model call\n"
-                    "response_format asks for a form; nothing makes the model keep it\n");
+                    "tool_choice demands a call; nothing makes the model call\n"
+                    "response_format demands a form; nothing makes the model keep it\n");
 }
 
 /* Thousands of lost texts: told of a few, looked for no more. */
@@ -322,6 +322,115 @@ static void efforts(void **state)
     bt_chat_close(c);
 }
 
+#define IGNORED(effort) "the template does nothing with reasoning_effort: asking for \"" effort "\" has no effect\n"
+
+/* A template that does not know efforts is found out, and one that does is not blamed: not for its own default, not
+ * where it refuses other values, not where only some of them change the text. */
+static void ignored_efforts(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *jinja, *options, *warnings;
+    } cases[] = {
+        {"hi", "{\"reasoning_effort\": \"high\"}", IGNORED("high")},
+        {"hi", NULL, ""},
+        {"hi", "{\"thinking_effort\": \"low\"}",
+         "the template does nothing with thinking_effort: asking for \"low\" has no effect\n"},
+        {"hi{# reasoning_effort #}", "{\"reasoning_effort\": \"none\"}", IGNORED("none")},
+        {"hi{% if tools %}{{ reasoning_effort }}{% endif %}", "{\"x\": 1, \"reasoning_effort\": \"low\", \"y\": 2}",
+         IGNORED("low")},
+        {"hi{{ reasoning_effort }}", "{\"reasoning_effort\": \"low\"}", ""},
+        {"hi{{ reasoning_effort or 'high' }}", "{\"reasoning_effort\": \"high\"}", ""},
+        {"hi{{ 'fast' if reasoning_effort == 'low' }}", "{\"reasoning_effort\": \"high\"}", ""},
+        {"hi{% if reasoning_effort not in ['high', none] and reasoning_effort is defined %}{{ raise_exception('no') }}"
+         "{% endif %}",
+         "{\"reasoning_effort\": \"high\"}", ""},
+        {"hi", "{\"reasoning_effort\": null}", ""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const folder_file files[] = {{"chat_template.jinja", cases[i].jinja}};
+        char *folder = make_folder(files, 1);
+        bt_chat *c = NULL;
+        bt_prompt p = {0};
+        bt_error e;
+        assert_int_equal(bt_chat_open(folder, NULL, NULL, NULL, &c, &e), BT_OK);
+        if (render(c, HI, NULL, cases[i].options, &p, &e) != BT_OK) fail_msg("%s: %s", cases[i].jinja, e.message);
+        assert_string_equal(p.warnings, cases[i].warnings);
+        bt_prompt_free(&p);
+        bt_chat_close(c);
+        remove_folder(folder);
+    }
+}
+
+/* ---- demands ----------------------------------------------------------------------------------------------------- */
+
+#define TOOLS ", \"tools\": [{\"name\": \"f\", \"parameters\": {}}, {\"name\": \"g\", \"parameters\": {}}]"
+
+static void demands(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *members, *message, *says;
+    } cases[] = {
+        {TOOLS ", \"tool_choice\": \"required\"", "{\"content\": \"no\"}", "the answer has no call"},
+        {TOOLS ", \"tool_choice\": \"required\"", "{\"tool_calls\": []}", "the answer has no call"},
+        {TOOLS ", \"tool_choice\": \"required\"", "{\"tool_calls\": [{\"function\": {\"name\": \"f\"}}]}", NULL},
+        {TOOLS ", \"tool_choice\": \"auto\"", "{\"content\": \"no\"}", NULL},
+        {TOOLS ", \"tool_choice\": {\"function\": {\"name\": \"g\"}}",
+         "{\"tool_calls\": [{\"function\": {\"name\": \"f\"}}]}", "the answer does not call \"g\""},
+        {TOOLS ", \"tool_choice\": {\"function\": {\"name\": \"g\"}}",
+         "{\"tool_calls\": [{\"function\": {\"name\": \"f\"}}, {\"function\": {\"name\": \"g\"}}]}", NULL},
+        {", \"response_format\": {\"type\": \"json_object\"}", "{\"content\": \" {\\\"a\\\": 1}\\n\"}", NULL},
+        {", \"response_format\": {\"type\": \"json_schema\"}", "{\"content\": \"{}\"}", NULL},
+        {", \"response_format\": {\"type\": \"json_object\"}", "{\"content\": \"{} x\"}", "the answer is no JSON"},
+        {", \"response_format\": {\"type\": \"json_object\"}", "{\"content\": null}", "the answer is no JSON"},
+        {", \"response_format\": {\"type\": \"json_object\"}", "{\"content\": \"[1]\"}", "JSON but no object"},
+        {", \"response_format\": {\"type\": \"text\"}", "{\"content\": \"x\"}", NULL},
+        {TOOLS ", \"response_format\": {\"type\": \"json_object\"}",
+         "{\"content\": \"\", \"tool_calls\": [{\"function\": {\"name\": \"f\"}}]}", NULL},
+    };
+    bt_chat *c = NULL;
+    bt_error e;
+    assert_int_equal(bt_chat_open(CHAT, "k2_horizon", NULL, NULL, &c, &e), BT_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char request[512];
+        bt_prompt p = {0};
+        const char *message = cases[i].message;
+        (void)snprintf(request, sizeof request, "{\"messages\": " HI "%s}", cases[i].members);
+        if (render(c, request, NULL, NULL, &p, &e) != BT_OK) fail_msg("%s: %s", request, e.message);
+        bt_status st = bt_prompt_check_answer(&p, message, strlen(message), &e);
+        assert_int_equal(st, cases[i].says == NULL ? BT_OK : BT_ERR_FORMAT);
+        if (st != BT_OK && strstr(e.message, cases[i].says) == NULL) fail_msg("%s: %s", message, e.message);
+        bt_prompt_free(&p);
+    }
+    bt_chat_close(c);
+}
+
+static void refused_demands(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {", \"tool_choice\": \"required\"", "tool_choice demands a call, but there are no tools"},
+        {", \"tools\": [], \"tool_choice\": \"required\"", "there are no tools"},
+        {", \"tool_choice\": {\"function\": {\"name\": \"f\"}}", "there are no tools"},
+        {TOOLS ", \"tool_choice\": {\"name\": \"h\"}", "the function \"h\", which is none of the tools"},
+        {", \"response_format\": {}", "response_format has no type"},
+        {", \"response_format\": {\"type\": 1}", "response_format has no type"},
+        {", \"response_format\": {\"type\": \"yaml\"}", "the type \"yaml\"; there are text, json_object, json_schema"},
+    };
+    bt_chat *c = NULL;
+    bt_error e;
+    assert_int_equal(bt_chat_open(CHAT, "k2_horizon", NULL, NULL, &c, &e), BT_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char request[512];
+        bt_prompt p = {0};
+        (void)snprintf(request, sizeof request, "{\"messages\": " HI "%s}", cases[i][0]);
+        assert_int_equal(render(c, request, NULL, NULL, &p, &e), BT_ERR_USAGE);
+        if (strstr(e.message, cases[i][1]) == NULL) fail_msg("%s: %s", request, e.message);
+    }
+    bt_chat_close(c);
+}
+
 static void starts(void **state)
 {
     (void)state;
@@ -397,17 +506,13 @@ static void round_trip(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(order),
-        cmocka_unit_test(named),
-        cmocka_unit_test(refused),
-        cmocka_unit_test(variables),
-        cmocka_unit_test(raised),
-        cmocka_unit_test(left_out),
-        cmocka_unit_test(many_left_out),
-        cmocka_unit_test(efforts),
-        cmocka_unit_test(starts),
-        cmocka_unit_test(round_trip),
-        cmocka_unit_test(goldens_by_template),
+        cmocka_unit_test(order),           cmocka_unit_test(named),
+        cmocka_unit_test(refused),         cmocka_unit_test(variables),
+        cmocka_unit_test(raised),          cmocka_unit_test(left_out),
+        cmocka_unit_test(many_left_out),   cmocka_unit_test(efforts),
+        cmocka_unit_test(ignored_efforts), cmocka_unit_test(demands),
+        cmocka_unit_test(refused_demands), cmocka_unit_test(starts),
+        cmocka_unit_test(round_trip),      cmocka_unit_test(goldens_by_template),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,7 +18,8 @@ static const char request[] =
     "{\"name\": "
     "\"f\", \"arguments\": \"{\\\"s\\\": \\\"v\\\", \\\"d\\\": [1]}\"}}]}, {\"role\": \"tool\", \"content\": {\"k\": "
     "1}}], "
-    "\"kwargs\": {\"tool_call_format\": \"xml_typed\"}, \"response_format\": {\"type\": \"json_object\"}}";
+    "\"kwargs\": {\"tool_call_format\": \"xml_typed\", \"reasoning_effort\": \"low\"}, \"response_format\": {\"type\": "
+    "\"json_object\"}}";
 static const char tools[] =
     "[{\"name\": \"f\", \"parameters\": {\"$defs\": {\"D\": {\"type\": \"array\", \"description\": \"d\"}}, "
     "\"properties\": "
@@ -112,7 +113,7 @@ static void by_template(void **state)
     static const char names[] =
         "{\"bos_token\": \"<s>\", \"chat_template\": [{\"name\": \"default\", \"template\": \"d\"}, "
         "{\"name\": \"tool_use\", \"template\": \"{{ bos_token }}{% for m in messages %}{{ m.role }}"
-        "{{ m.content }}{% endfor %}<ifm|think>\"}]}";
+        "{{ m.content }}{% endfor %}{# reasoning_effort #}<ifm|think>\"}]}";
     char *folder = unit_make_folder();
     unit_write_file(folder, "config.json", config, sizeof config - 1);
     unit_write_file(folder, "tokenizer_config.json", names, sizeof names - 1);
