@@ -8,7 +8,6 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "text/chat.h"
-#include "text/k2_render.h"
 
 #define CONFIG_BYTES_MAX ((size_t)64 << 20)
 #define END_IDS_MAX      8
@@ -29,22 +28,33 @@ static bt_status no_memory(bt_error *e)
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
 
-/* model_type of config.json, "" if it says none; to be freed. */
+/* What config.json says of the family: an architecture that a grammar names, else model_type, "" for nothing. */
+static const char *family_of(const bt_json_node *config)
+{
+    const bt_json_node *list = bt_json_get(config, "architectures"), *type = bt_json_get(config, "model_type");
+    bool is_list = list != NULL && list->kind == BT_JSON_ARRAY;
+    for (const bt_json_node *n = is_list ? list->child : NULL; n != NULL; n = n->next) {
+        const char *family = n->kind == BT_JSON_STRING ? bt_grammar_family(n->text) : NULL;
+        if (family != NULL) return family;
+    }
+    return type != NULL && type->kind == BT_JSON_STRING ? type->text : "";
+}
+
+/* To be freed. */
 static bt_status read_family(const char *folder, char **family, bt_error *e)
 {
     char *path = bt_path_join(folder, "config.json"), *text = NULL;
     size_t size = 0;
-    const bt_json_node *config = NULL, *type = NULL;
+    const bt_json_node *config = NULL;
     bt_arena *a = bt_arena_new();
     bt_status st = path == NULL || a == NULL ? no_memory(e) : BT_OK;
     if (st == BT_OK && bt_path_exists(path)) {
         st = bt_read_file(path, CONFIG_BYTES_MAX, &text, &size, e);
         if (st == BT_OK) st = bt_json_parse(a, text, size, BT_JSON_PYTHON, &config, e);
         if (st != BT_OK) (void)bt_fail_in(e, st, "%s", path);
-        if (st == BT_OK) type = bt_json_get(config, "model_type");
     }
     if (st == BT_OK) {
-        *family = bt_strdup(type != NULL && type->kind == BT_JSON_STRING ? type->text : "");
+        *family = bt_strdup(config != NULL ? family_of(config) : "");
         if (*family == NULL) st = no_memory(e);
     }
     bt_free(text);
@@ -53,15 +63,20 @@ static bt_status read_family(const char *folder, char **family, bt_error *e)
     return st;
 }
 
+static void add_end_id(bt_chat *c, const char *token)
+{
+    int32_t id = c->tokenizer == NULL ? -1 : bt_tokenizer_find(c->tokenizer, token);
+    assert(c->n_end_ids < END_IDS_MAX);
+    if (id >= 0 && bt_tokenizer_is_added(c->tokenizer, id)) c->end_ids[c->n_end_ids++] = id;
+}
+
 static void find_end_ids(bt_chat *c)
 {
     const bt_grammar *g = c->grammar;
-    for (size_t i = 0; i < g->n_tags && c->tokenizer != NULL; i++) {
-        if (g->tags[i].kind != BT_TAG_STOP) continue;
-        int32_t id = bt_tokenizer_find(c->tokenizer, g->tags[i].text);
-        assert(c->n_end_ids < END_IDS_MAX);
-        if (id >= 0 && bt_tokenizer_is_added(c->tokenizer, id)) c->end_ids[c->n_end_ids++] = id;
+    for (size_t i = 0; i < g->n_tags; i++) {
+        if (g->tags[i].kind == BT_TAG_STOP) add_end_id(c, g->tags[i].text);
     }
+    for (size_t i = 0; i < g->n_ends; i++) add_end_id(c, g->ends[i]);
 }
 
 static bt_status name_source(bt_chat *c, const char *folder, const char *family, bt_error *e)
@@ -143,21 +158,30 @@ bt_status bt_chat_effort(const bt_chat *c, const char *effort, const char **used
 
 /* ---- prompts ----------------------------------------------------------------------------------------------------- */
 
+static void add_tools(bt_text *t, const bt_json_node *tools)
+{
+    for (const bt_json_node *tool = tools == NULL ? NULL : tools->child; tool != NULL; tool = tool->next) {
+        bt_text_puts(t, t->size == 0 ? "[" : ", ");
+        bt_py_dump(t, tool);
+    }
+}
+
 /* The fields that tell of the conversation rather than of the text. */
 static bt_status describe(const bt_chat *chat, const bt_conversation *c, const bt_rendered *r, bt_prompt *p,
                           bt_error *e)
 {
     bt_text warnings = {0}, tools = {0}, demands = {0};
     bt_status st = BT_OK;
-    const bt_json_node *list = c->tools != NULL ? c->tools : c->messages[0].tools;
     bt_text_puts(&warnings, "");
     bt_demands_warn(c, &warnings);
     bt_demands_write(c, &demands);
+    if (chat->template.jinja != NULL || chat->grammar->drops_text) bt_chat_tell_lost(c, r, &warnings);
     if (chat->template.jinja != NULL) {
-        bt_chat_tell_lost(c, r, &warnings);
         st = bt_chat_tell_effort(&chat->template, c, chat->grammar->has_reasoning, r, &warnings, e);
     }
-    if (list != NULL) bt_py_dump(&tools, list);
+    add_tools(&tools, c->tools);
+    for (size_t i = 0; i < c->n_messages; i++) add_tools(&tools, c->messages[i].tools);
+    if (tools.size > 0) bt_text_puts(&tools, "]");
     p->warnings = warnings.data;
     p->tools = tools.data;
     p->demands = demands.data;
@@ -172,7 +196,8 @@ bt_status bt_chat_render(const bt_chat *chat, const bt_chat_request *request, bt
     bt_conversation c = {0};
     bt_rendered r = {0};
     bt_prompt p = {0};
-    bt_status st = bt_conversation_parse(request, &c, e);
+    bt_status st = chat->grammar->takes_text ? bt_conversation_parse_loosely(request, &c, e)
+                                             : bt_conversation_parse(request, &c, e);
     if (st == BT_OK) st = bt_demands_check(&c, e);
     if (st == BT_OK && chat->template.jinja != NULL) {
         st = bt_template_render(&chat->template, &c, chat->grammar->has_reasoning, &r, e);

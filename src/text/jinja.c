@@ -103,6 +103,7 @@ void bt_rendered_free(bt_rendered *r)
 {
     bt_free(r->text);
     bt_free(r->runs);
+    bt_free(r->pieces);
     *r = (bt_rendered){0};
 }
 

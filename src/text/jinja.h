@@ -44,11 +44,18 @@ typedef struct bt_origin_run {
     bool from_template;
 } bt_origin_run;
 
+typedef struct bt_piece {
+    size_t size;   /* bytes; never 0 */
+    bool is_token; /* one control token; else text, which holds none */
+} bt_piece;
+
 typedef struct bt_rendered { /* free with bt_rendered_free */
     char *text;              /* NUL-terminated after size bytes; UTF-8 */
     size_t size;
     bt_origin_run *runs; /* [n_runs], in order, alternating, covering the whole text */
     size_t n_runs;
+    bt_piece *pieces; /* [n_pieces], covering the text, each tokenised by itself; NULL: whoever rendered does not say */
+    size_t n_pieces;
 } bt_rendered;
 
 /* `context` is the JSON text of an object: the variables of the template. Key order is kept, integers and floats stay

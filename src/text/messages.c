@@ -133,25 +133,37 @@ static bool is_result_part(const bt_json_node *part)
     return type == NULL || type->kind != BT_JSON_STRING || !is_medium(bt_chars_of(type));
 }
 
-static bt_status join_parts(bt_arena *a, place p, const bt_json_node *parts, bool is_tool, bt_chars *out, bt_error *e)
+/* The text of a part; of a result that is no text its JSON. */
+static bt_status read_part(bt_arena *a, place p, const bt_json_node *part, bool is_tool, bt_chars *out, bt_error *e)
 {
     bt_text t = {0};
-    size_t i = 0;
-    if (is_tool && parts->n_children == 0)
-        return bt_fail(e, BT_ERR_USAGE, "tool message content list must not be empty.");
-    for (const bt_json_node *part = parts->child; part != NULL; part = part->next, i++) {
-        bt_chars text = part_text(part);
-        if (i > 0) bt_text_puts(&t, "\n");
-        if (text.text != NULL) {
-            bt_text_add(&t, text.text, text.size);
-        } else if (is_tool && is_result_part(part)) {
-            bt_py_dump(&t, part);
-        } else {
-            bt_text_free(&t);
-            return refuse_part(at_index(p.text, i), part, e);
-        }
-    }
+    *out = part_text(part);
+    if (out->text != NULL) return BT_OK;
+    if (!is_tool || !is_result_part(part)) return refuse_part(p, part, e);
+    bt_py_dump(&t, part);
     return keep_text(a, &t, out, e);
+}
+
+static bt_status read_parts(bt_arena *a, place p, const bt_json_node *given, bt_message *m, bt_error *e)
+{
+    bool is_tool = m->role == BT_ROLE_TOOL;
+    bt_text all = {0};
+    bt_status st = BT_OK;
+    size_t i = 0;
+    if (is_tool && given->n_children == 0)
+        return bt_fail(e, BT_ERR_USAGE, "tool message content list must not be empty.");
+    bt_chars *parts = bt_arena_alloc(a, given->n_children + 1, sizeof *parts);
+    if (parts == NULL) return no_memory(e);
+    for (const bt_json_node *part = given->child; part != NULL && st == BT_OK; part = part->next, i++) {
+        st = read_part(a, at_index(p.text, i), part, is_tool, &parts[i], e);
+        if (i > 0) bt_text_puts(&all, "\n");
+        if (st == BT_OK) bt_text_add(&all, parts[i].text, parts[i].size);
+    }
+    m->parts = parts;
+    m->n_parts = given->n_children;
+    if (st == BT_OK) return keep_text(a, &all, &m->content, e);
+    bt_text_free(&all);
+    return st;
 }
 
 static bt_status read_content(bt_arena *a, place p, bt_message *m, bt_error *e)
@@ -162,7 +174,8 @@ static bt_status read_content(bt_arena *a, place p, bt_message *m, bt_error *e)
     bt_text t = {0};
     if (content == NULL || content->kind == BT_JSON_NULL) {
         m->is_content_null = is_tool && content != NULL;
-        if (m->role == BT_ROLE_ASSISTANT || m->is_content_null) return BT_OK;
+        bool declares = m->role == BT_ROLE_SYSTEM && member(m->given, "tools") != NULL; /* tools are enough to say */
+        if (m->role == BT_ROLE_ASSISTANT || m->is_content_null || declares) return BT_OK;
         return bt_fail(e, BT_ERR_USAGE, content == NULL ? "%s has no content" : "%s.content is null", p.text);
     }
     switch (content->kind) {
@@ -170,7 +183,7 @@ static bt_status read_content(bt_arena *a, place p, bt_message *m, bt_error *e)
         m->content = bt_chars_of(content);
         return BT_OK;
     case BT_JSON_ARRAY:
-        return join_parts(a, here, content, is_tool, &m->content, e);
+        return read_parts(a, here, content, m, e);
     case BT_JSON_OBJECT:
         if (!is_tool) break;
         bt_py_dump(&t, content);
@@ -237,27 +250,41 @@ static bool is_blank(bt_chars s)
     return true;
 }
 
-static bt_status read_arguments(bt_arena *a, place p, const bt_json_node *given, const bt_json_node **out, bt_error *e)
+static bt_status take_no_arguments(bt_arena *a, bt_message_call *call, bt_error *e)
 {
-    bt_error fault;
+    bt_json_node *empty = bt_arena_alloc(a, 1, sizeof *empty);
+    if (empty == NULL) return no_memory(e);
+    empty->kind = BT_JSON_OBJECT;
+    call->arguments = empty;
+    return BT_OK;
+}
+
+/* A string that is no object is nothing yet to refuse: some formats have a place for it. */
+static bt_status keep_fault(bt_arena *a, bt_message_call *call, const char *fault, bt_error *e)
+{
+    call->fault = bt_arena_strndup(a, fault, strlen(fault));
+    return call->fault == NULL ? no_memory(e) : take_no_arguments(a, call, e);
+}
+
+static bt_status read_arguments(bt_arena *a, place p, const bt_json_node *given, bt_message_call *call, bt_error *e)
+{
+    bt_error fault, whole;
     const bt_json_node *n = given;
-    if (n == NULL || (n->kind == BT_JSON_STRING && is_blank(bt_chars_of(n)))) {
-        bt_json_node *empty = bt_arena_alloc(a, 1, sizeof *empty);
-        if (empty == NULL) return no_memory(e);
-        empty->kind = BT_JSON_OBJECT;
-        *out = empty;
-        return BT_OK;
-    }
+    if (n != NULL && n->kind == BT_JSON_STRING) call->text = bt_chars_of(n);
+    if (n == NULL || (n->kind == BT_JSON_STRING && is_blank(bt_chars_of(n)))) return take_no_arguments(a, call, e);
     if (n->kind == BT_JSON_STRING) {
         bt_status st = bt_json_parse(a, n->text, n->size, 0, &n, &fault);
         if (st == BT_ERR_MEMORY) return no_memory(e);
-        if (st != BT_OK) return bt_fail(e, BT_ERR_USAGE, "%s is a string that is no JSON: %s", p.text, fault.message);
+        if (st != BT_OK) {
+            (void)bt_fail(&whole, BT_ERR_USAGE, "%s is a string that is no JSON: %s", p.text, fault.message);
+            return keep_fault(a, call, whole.message, e);
+        }
         if (n->kind != BT_JSON_OBJECT)
             return bt_fail(e, BT_ERR_USAGE, "%s is the JSON text of %s; it must be that of an object", p.text,
                            kind_name(n));
     }
     if (n->kind != BT_JSON_OBJECT) return wrong_kind(p, n, "an object, or its JSON text", e);
-    *out = n;
+    call->arguments = n;
     return BT_OK;
 }
 
@@ -268,7 +295,7 @@ static bt_status read_function(bt_arena *a, place p, const bt_json_node *functio
     if (name == NULL || name->kind != BT_JSON_STRING || name->size == 0)
         return bt_fail(e, BT_ERR_USAGE, "%s has no name", p.text);
     call->name = bt_chars_of(name);
-    return read_arguments(a, at_key(p, "arguments"), member(function, "arguments"), &call->arguments, e);
+    return read_arguments(a, at_key(p, "arguments"), member(function, "arguments"), call, e);
 }
 
 static bt_status read_call(bt_arena *a, place p, const bt_json_node *given, bt_message_call *call, bt_error *e)
@@ -543,11 +570,29 @@ static bt_status read_request(const bt_chat_request *r, bt_conversation *c, bt_e
     return st;
 }
 
-bt_status bt_conversation_parse(const bt_chat_request *request, bt_conversation *out, bt_error *e)
+bt_status bt_conversation_parse_loosely(const bt_chat_request *request, bt_conversation *out, bt_error *e)
 {
     assert(request->messages != NULL);
     bt_conversation c = {.arena = bt_arena_new()};
     bt_status st = c.arena == NULL ? no_memory(e) : read_request(request, &c, e);
+    if (st == BT_OK) {
+        *out = c;
+    } else {
+        bt_conversation_free(&c);
+    }
+    return st;
+}
+
+bt_status bt_conversation_parse(const bt_chat_request *request, bt_conversation *out, bt_error *e)
+{
+    bt_conversation c = {0};
+    bt_status st = bt_conversation_parse_loosely(request, &c, e);
+    for (size_t i = 0; i < c.n_messages && st == BT_OK; i++) {
+        for (size_t k = 0; k < c.messages[i].n_calls && st == BT_OK; k++) {
+            const char *fault = c.messages[i].calls[k].fault;
+            if (fault != NULL) st = bt_fail(e, BT_ERR_USAGE, "%s", fault);
+        }
+    }
     if (st == BT_OK) {
         *out = c;
     } else {
@@ -578,7 +623,11 @@ static void write_calls(const bt_message *m, bt_text *t)
         bt_text_puts(t, "\"type\": \"function\", \"function\": {\"name\": ");
         bt_py_dump_string(t, call->name);
         bt_text_puts(t, ", \"arguments\": ");
-        bt_py_dump(t, call->arguments);
+        if (call->fault != NULL) {
+            bt_py_dump_string(t, call->text);
+        } else {
+            bt_py_dump(t, call->arguments);
+        }
         bt_text_puts(t, "}}");
     }
     bt_text_puts(t, "]");

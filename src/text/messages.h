@@ -3,9 +3,10 @@
  * native renderers read as structs and templates as JSON text.
  *
  * What is done to them: "developer" becomes system, "function" becomes tool, function_call becomes a call; content
- * parts become one text, joined by newlines; a tool's content that is an object becomes its JSON text; arguments given
- * as a string are parsed ("" is {}); reasoning is found under each of its names. Whatever cannot be meant is refused by
- * the path of the value: an unknown role, a part that is no text, a second spelling that says something else.
+ * parts become one text, joined by newlines, and stay at hand one by one; a tool's content that is an object becomes
+ * its JSON text; arguments given as a string are parsed ("" is {}), and kept as text where that fails and the format
+ * can say so; reasoning is found under each of its names. Whatever cannot be meant is refused by the path of the value:
+ * an unknown role, a part that is no text, a second spelling that says something else.
  */
 #ifndef TEXT_MESSAGES_H
 #define TEXT_MESSAGES_H
@@ -18,11 +19,15 @@ typedef struct bt_message_call {
     bt_chars id; /* none: text NULL */
     bt_chars name;
     const bt_json_node *arguments; /* an object */
+    bt_chars text;                 /* the arguments as they came, where that was a string; else text NULL */
+    const char *fault;             /* why that string is no object, which `arguments` then is all the same, empty */
 } bt_message_call;
 
 typedef struct bt_message {
     bt_role role;
-    bt_chars content;             /* of null: text NULL */
+    bt_chars content;      /* of null: text NULL */
+    const bt_chars *parts; /* [n_parts] the content, where it came in parts; else NULL */
+    size_t n_parts;
     bool is_content_null;         /* said so, in a tool's message: null is a result */
     bt_chars reasoning;           /* none: text NULL */
     const char *reasoning_key;    /* the name it was found under; NULL: none */
@@ -46,8 +51,9 @@ typedef struct bt_conversation { /* free with bt_conversation_free */
     size_t n_options;
 } bt_conversation;
 
-/* From the texts of a request (baltoro.h). */
+/* From the texts of a request (baltoro.h). The second one takes arguments that are text of any kind. */
 bt_status bt_conversation_parse(const bt_chat_request *request, bt_conversation *out, bt_error *e);
+bt_status bt_conversation_parse_loosely(const bt_chat_request *request, bt_conversation *out, bt_error *e);
 void bt_conversation_free(bt_conversation *c);                                          /* an all-zero one is fine */
 const bt_json_node *bt_conversation_option(const bt_conversation *c, const char *name); /* NULL: not given */
 

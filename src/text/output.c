@@ -63,12 +63,12 @@ static void tell(bt_reply *r, bt_reply_kind kind, size_t end, bool is_made, size
     };
 }
 
-static void tell_raw(bt_reply *r, size_t end)
+void bt_reply_tell_raw(bt_reply *r, size_t end)
 {
     if (end > r->given) tell(r, BT_REPLY_RAW, end, false, 0, 0);
 }
 
-static void tell_text(bt_reply *r, bt_reply_kind kind, size_t end)
+void bt_reply_tell_text(bt_reply *r, bt_reply_kind kind, size_t end)
 {
     size_t begin = r->given;
     if (end == begin) return;
@@ -76,23 +76,20 @@ static void tell_text(bt_reply *r, bt_reply_kind kind, size_t end)
     tell(r, kind, end, false, begin, end - begin);
 }
 
-typedef enum found { FOUND_NONE, FOUND_PART, FOUND_TAG } found;
-
-/* What text [n], which begins with '<', is: a tag and perhaps more, text, or what may still become a tag. */
-static found find_tag(const bt_grammar *g, const char *text, size_t n, bt_tag_kind *kind, size_t *tag_size)
+bt_found bt_find_tag(const bt_grammar *g, const char *text, size_t n, bt_tag_kind *kind, size_t *tag_size)
 {
-    found best = FOUND_NONE;
+    bt_found best = BT_FOUND_NONE;
     for (size_t i = 0; i < g->n_tags; i++) {
         const bt_tag *tag = &g->tags[i];
         size_t size = strlen(tag->text), common = size < n ? size : n;
         if (memcmp(text, tag->text, common) != 0) continue;
         if (common < size) {
-            best = FOUND_PART;
+            best = BT_FOUND_PART;
             continue;
         }
         *kind = tag->kind;
         *tag_size = size;
-        return FOUND_TAG;
+        return BT_FOUND_TAG;
     }
     return best;
 }
@@ -106,12 +103,10 @@ static size_t open_tail(const bt_reply *r)
     const char *end = r->content.data + r->content.size, *open = memrchr(end - n, '<', n);
     if (open == NULL) return 0;
     n = (size_t)(end - open);
-    return find_tag(r->grammar, open, n, &kind, &size) == FOUND_PART ? n : 0;
+    return bt_find_tag(r->grammar, open, n, &kind, &size) == BT_FOUND_PART ? n : 0;
 }
 
-/* Content up to `end`. Where a tag was dropped, the text before it and the text behind it meet, and could make a tag
- * together: the byte that would complete it is dropped as well. */
-static void tell_content(bt_reply *r, size_t end)
+void bt_reply_tell_content(bt_reply *r, size_t end)
 {
     if (r->given == end) return;
     if (r->given != r->content_end) r->tail = open_tail(r);
@@ -123,32 +118,30 @@ static void tell_content(bt_reply *r, size_t end)
         memcpy(tail, r->content.data + r->content.size - r->tail, r->tail);
         tail[r->tail] = r->output.data[r->given];
         r->n_steps++;
-        found what = find_tag(r->grammar, tail, r->tail + 1, &kind, &size);
-        if (what == FOUND_TAG) {
-            tell_raw(r, r->given + 1);
+        bt_found what = bt_find_tag(r->grammar, tail, r->tail + 1, &kind, &size);
+        if (what == BT_FOUND_TAG) {
+            bt_reply_tell_raw(r, r->given + 1);
         } else {
-            tell_text(r, BT_REPLY_CONTENT, r->given + 1);
-            r->tail = what == FOUND_PART ? r->tail + 1 : 0;
+            bt_reply_tell_text(r, BT_REPLY_CONTENT, r->given + 1);
+            r->tail = what == BT_FOUND_PART ? r->tail + 1 : 0;
         }
         if (r->failed || !bt_text_ok(&r->content)) return;
     }
-    tell_text(r, BT_REPLY_CONTENT, end);
+    bt_reply_tell_text(r, BT_REPLY_CONTENT, end);
     r->content_end = end;
 }
 
-/* White space at the start, which turns out to be text. */
-static void tell_start(bt_reply *r, size_t end)
+void bt_reply_tell_start(bt_reply *r, size_t end)
 {
     if (r->starts_reasoning) {
-        tell_text(r, BT_REPLY_REASONING, end);
+        bt_reply_tell_text(r, BT_REPLY_REASONING, end);
     } else {
-        tell_content(r, end);
+        bt_reply_tell_content(r, end);
     }
 }
 
 /* ---- calls ------------------------------------------------------------------------------------------------------- */
 
-/* What was just appended to the arguments in r->made, from `at` on. */
 void bt_reply_tell_arguments(bt_reply *r, size_t at)
 {
     bt_reply_call *call = &r->calls[r->n_calls - 1];
@@ -178,8 +171,7 @@ void bt_reply_begin_call(bt_reply *r, bt_chars name)
     tell(r, BT_REPLY_CALL, r->given, true, at, name.size);
 }
 
-/* The call ends at `end` for good. */
-static void finish_call(bt_reply *r, size_t end)
+void bt_reply_finish_call(bt_reply *r, size_t end)
 {
     assert(r->is_begun);
     r->calls[r->n_calls - 1].is_done = true;
@@ -189,8 +181,6 @@ static void finish_call(bt_reply *r, size_t end)
     r->state = BT_REPLY_BETWEEN;
 }
 
-/* The call is none: what begins at `at` cannot stand there. If its name was told it ends incomplete; else all of it but
- * its tag is text, and is read again as that. */
 void bt_reply_break_call(bt_reply *r, size_t at)
 {
     r->state = BT_REPLY_BETWEEN;
@@ -200,7 +190,7 @@ void bt_reply_break_call(bt_reply *r, size_t at)
         tell(r, BT_REPLY_INCOMPLETE, at, false, 0, 0);
         r->at = at;
     } else {
-        tell_raw(r, r->body_at);
+        bt_reply_tell_raw(r, r->body_at);
         r->at = r->body_at;
     }
 }
@@ -217,7 +207,7 @@ static void on_start(bt_reply *r, size_t at, size_t end)
 {
     if (skip_space(r, at, end) < end) r->state = r->starts_reasoning ? BT_REPLY_REASONS : BT_REPLY_ANSWERS;
     if (r->state == BT_REPLY_STARTS) return; /* white space so far: an echo of the opening tag may follow */
-    tell_start(r, end);
+    bt_reply_tell_start(r, end);
 }
 
 /* White space between calls is nobody's; from the first other character to the next tag it is text that has gone
@@ -226,26 +216,23 @@ static void on_between(bt_reply *r, size_t at, size_t end)
 {
     if (!r->is_junk) {
         size_t junk = skip_space(r, at, end);
-        tell_raw(r, junk);
+        bt_reply_tell_raw(r, junk);
         r->is_junk = junk < end;
     }
-    if (r->is_junk) tell_content(r, end);
+    if (r->is_junk) bt_reply_tell_content(r, end);
 }
 
-/* Text [at, end) without a tag in it. Sets r->at. */
 static void on_text(bt_reply *r, size_t at, size_t end)
 {
-    r->at = end;
-    r->n_steps += end - at;
     switch (r->state) {
     case BT_REPLY_STARTS:
         on_start(r, at, end);
         break;
     case BT_REPLY_REASONS:
-        tell_text(r, BT_REPLY_REASONING, end);
+        bt_reply_tell_text(r, BT_REPLY_REASONING, end);
         break;
     case BT_REPLY_ANSWERS:
-        tell_content(r, end);
+        bt_reply_tell_content(r, end);
         break;
     case BT_REPLY_BETWEEN:
         on_between(r, at, end);
@@ -262,7 +249,7 @@ static void on_text(bt_reply *r, size_t at, size_t end)
 /* A tag where text is expected: dropped, unless it opens a block of calls. */
 static void tag_in_answer(bt_reply *r, bt_tag_kind kind, size_t end)
 {
-    tell_raw(r, end);
+    bt_reply_tell_raw(r, end);
     if (kind == BT_TAG_CALLS_OPEN && !r->calls_off) {
         r->state = BT_REPLY_BETWEEN;
         r->is_junk = false;
@@ -272,27 +259,27 @@ static void tag_in_answer(bt_reply *r, bt_tag_kind kind, size_t end)
 static void tag_in_reasoning(bt_reply *r, bt_tag_kind kind, size_t begin, size_t end)
 {
     if (kind == BT_TAG_THINK_CLOSE) {
-        tell_raw(r, end);
+        bt_reply_tell_raw(r, end);
         r->state = BT_REPLY_ANSWERS;
     } else if (kind == BT_TAG_STOP) {
-        tell_raw(r, end);
+        bt_reply_tell_raw(r, end);
     } else if (kind == BT_TAG_CALLS_OPEN && begin >= r->quoted_end) {
         r->state = BT_REPLY_HOLDS;
         r->held_at = begin;
     } else {
-        tell_text(r, BT_REPLY_REASONING, end); /* a model may reason about tags */
+        bt_reply_tell_text(r, BT_REPLY_REASONING, end); /* a model may reason about tags */
     }
 }
 
 static void tag_at_start(bt_reply *r, bt_tag_kind kind, size_t begin, size_t end)
 {
     if (kind == BT_TAG_THINK_OPEN) {
-        tell_raw(r, end); /* the prompt's tag said again, or reasoning where none was asked for */
+        bt_reply_tell_raw(r, end); /* the prompt's tag said again, or reasoning where none was asked for */
         r->state = BT_REPLY_REASONS;
         return;
     }
     r->state = r->starts_reasoning ? BT_REPLY_REASONS : BT_REPLY_ANSWERS;
-    tell_start(r, begin);
+    bt_reply_tell_start(r, begin);
     if (r->starts_reasoning) {
         tag_in_reasoning(r, kind, begin, end);
     } else {
@@ -308,7 +295,7 @@ static void tag_between_calls(bt_reply *r, bt_tag_kind kind, size_t begin, size_
         bt_reply_open_body(r, end);
         return;
     }
-    tell_raw(r, end);
+    bt_reply_tell_raw(r, end);
     if (kind == BT_TAG_CALLS_CLOSE) r->state = BT_REPLY_ANSWERS;
 }
 
@@ -320,7 +307,6 @@ static bool is_structure(bt_tag_kind kind)
 
 static void on_tag(bt_reply *r, bt_tag_kind kind, size_t begin, size_t end)
 {
-    r->at = end;
     switch (r->state) {
     case BT_REPLY_STARTS:
         tag_at_start(r, kind, begin, end);
@@ -344,7 +330,7 @@ static void on_tag(bt_reply *r, bt_tag_kind kind, size_t begin, size_t end)
         if (!is_structure(kind)) {
             bt_reply_body_text(r, begin, end);
         } else if (bt_reply_body_tag(r, kind, begin, end)) {
-            finish_call(r, end);
+            bt_reply_finish_call(r, end);
         }
     }
 }
@@ -362,6 +348,27 @@ static size_t partial_bytes(const bt_reply *r)
     return 0;
 }
 
+/* Text [at, end) without a tag in it. */
+static void read_text(bt_reply *r, size_t at, size_t end)
+{
+    r->at = end;
+    r->n_steps += end - at;
+    if (r->grammar->machine != NULL) {
+        r->grammar->machine->text(r, at, end);
+    } else {
+        on_text(r, at, end);
+    }
+}
+
+/* false: it cannot be told yet what it is. */
+static bool read_tag(bt_reply *r, bt_tag_kind kind, size_t begin, size_t end)
+{
+    if (r->grammar->machine != NULL) return r->grammar->machine->tag(r, kind, begin, end);
+    r->at = end;
+    on_tag(r, kind, begin, end);
+    return true;
+}
+
 /* Reads as far as can be read now. */
 static void read_on(bt_reply *r)
 {
@@ -372,17 +379,17 @@ static void read_on(bt_reply *r)
         bt_tag_kind kind = BT_TAG_OTHER;
         size_t tag_size = 0;
         if (open == NULL) {
-            on_text(r, at, size);
+            read_text(r, at, size);
         } else if (open > r->output.data + at) {
-            on_text(r, at, (size_t)(open - r->output.data));
+            read_text(r, at, (size_t)(open - r->output.data));
         } else {
             r->n_steps += TAG_BYTES_MAX;
-            found what = find_tag(r->grammar, open, r->output.size - at, &kind, &tag_size);
-            if (what == FOUND_PART) return;
-            if (what == FOUND_TAG) {
-                on_tag(r, kind, at, at + tag_size);
-            } else {
-                on_text(r, at, at + 1);
+            bt_found what = bt_find_tag(r->grammar, open, r->output.size - at, &kind, &tag_size);
+            if (what == BT_FOUND_PART) return;
+            if (what == BT_FOUND_NONE) {
+                read_text(r, at, at + 1);
+            } else if (!read_tag(r, kind, at, at + tag_size)) {
+                return;
             }
         }
     }
@@ -397,19 +404,21 @@ static void settle_part(bt_reply *r, bool is_cut)
     size_t n = r->output.size - r->at;
     if (n == 0) return;
     if (!is_cut && n <= 2) {
-        on_text(r, r->at, r->output.size);
+        read_text(r, r->at, r->output.size);
         return;
     }
     switch (r->state) {
     case BT_REPLY_STARTS: /* the white space before it is text all the same */
-        tell_start(r, r->at);
+        bt_reply_tell_start(r, r->at);
         r->state = r->starts_reasoning ? BT_REPLY_REASONS : BT_REPLY_ANSWERS;
-        tell_raw(r, r->output.size);
+        bt_reply_tell_raw(r, r->output.size);
         break;
     case BT_REPLY_REASONS:
     case BT_REPLY_ANSWERS:
+    case BT_REPLY_OUTSIDE:
     case BT_REPLY_BETWEEN:
-        tell_raw(r, r->output.size);
+    case BT_REPLY_ENDED:
+        bt_reply_tell_raw(r, r->output.size);
         break;
     default: /* inside a call: it goes with the call */
         break;
@@ -432,14 +441,14 @@ static void finish(bt_reply *r, bool is_cut)
         read_on(r);
     }
     if (r->state == BT_REPLY_STARTS) {
-        tell_start(r, r->output.size);
+        bt_reply_tell_start(r, r->output.size);
         if (r->starts_reasoning) r->state = BT_REPLY_REASONS;
     }
     bool in_call = r->state >= BT_REPLY_BODY;
     if (in_call && r->is_begun) tell(r, BT_REPLY_INCOMPLETE, r->output.size, false, 0, 0);
-    if (in_call) tell_raw(r, r->output.size); /* not even its name was complete */
+    if (in_call) bt_reply_tell_raw(r, r->output.size); /* not even its name was complete */
     r->is_begun = false;
-    if (is_cut || in_call || r->state == BT_REPLY_REASONS) {
+    if (is_cut || in_call || r->state == BT_REPLY_REASONS || r->is_unanswered) {
         r->finish_reason = "length";
     } else {
         r->finish_reason = r->n_done > 0 ? "tool_calls" : "stop";

@@ -17,12 +17,16 @@ typedef enum bt_tag_kind {
     BT_TAG_CALLS_CLOSE,
     BT_TAG_CALL_OPEN,
     BT_TAG_CALL_CLOSE,
-    BT_TAG_KEY_OPEN, /* of an argument */
+    BT_TAG_OBJECT_OPEN, /* the arguments, as one JSON object */
+    BT_TAG_KEY_OPEN,    /* of an argument */
     BT_TAG_KEY_CLOSE,
     BT_TAG_TYPE_OPEN,
     BT_TAG_TYPE_CLOSE,
     BT_TAG_VALUE_OPEN,
     BT_TAG_VALUE_CLOSE,
+    BT_TAG_MARK_OPEN, /* what tags are made of where they carry names and attributes */
+    BT_TAG_MARK_CLOSE,
+    BT_TAG_MARK_END,
     BT_TAG_STOP,  /* ends the turn; the model's loop stops at its id, so here it is only text that nobody reads */
     BT_TAG_OTHER, /* of the prompt; a model may say it all the same */
 } bt_tag_kind;
@@ -37,21 +41,42 @@ typedef struct bt_effort { /* of --reasoning-effort */
     const char *options; /* JSON for bt_chat_request.options */
 } bt_effort;
 
-/* One family's way of answering. Kimi K3 will add an entry here, sections for the answer (tags that open and close
- * content), and tags that carry attributes up to a terminator; what a reply does with reasoning, content and calls
- * stays. */
+/* How an answer is read where not as output.c does it: its tags are marks, from which these make what is meant. */
+typedef struct bt_machine {
+    void (*text)(bt_reply *r, size_t at, size_t end); /* without a tag in it; r->at is `end` on entry */
+    /* Sets r->at, to `end` or behind it; false: what follows decides, and is not there yet. */
+    bool (*tag)(bt_reply *r, bt_tag_kind kind, size_t begin, size_t end);
+} bt_machine;
+
+extern const bt_machine bt_k3_machine; /* k3_output.c */
+
+/* One family's way of answering. What a reply does with reasoning, content and calls is the same for all. */
 typedef struct bt_grammar {
-    const char *family; /* bt_model_family's name; NULL: any other one */
-    const bt_tag *tags; /* [n_tags]; without any all is content */
+    const char *family;       /* bt_model_family's name; NULL: any other one */
+    const char *architecture; /* config.json's word for it, where model_type does not tell; NULL: none */
+    const bt_tag *tags;       /* [n_tags]; without any all is content */
     size_t n_tags;
-    const bt_effort *efforts; /* [n_efforts]; the efforts that it has, under the names that people use */
+    const bt_tag *sections; /* [n_sections] tags of a prompt that open and close reasoning; NULL: they are among tags */
+    size_t n_sections;
+    const char *const *ends; /* [n_ends] end tokens beside those of BT_TAG_STOP */
+    size_t n_ends;
+    const bt_machine *machine; /* NULL: that of output.c */
+    const bt_effort *efforts;  /* [n_efforts]; the efforts that it has, under the names that people use */
     size_t n_efforts;
     bool has_reasoning; /* its history wants reasoning in every assistant message */
+    bool takes_text;    /* arguments that are no JSON have a place in its history */
+    bool drops_text;    /* its native renderer leaves out reasoning, at times */
+    bool numbers_calls; /* a call's name is "functions.NAME:INDEX" */
     /* Writes a conversation where there is no template; NULL: nobody here can. */
     bt_status (*native)(const bt_conversation *c, bt_rendered *out, bt_error *e);
 } bt_grammar;
 
-const bt_grammar *bt_grammar_of(const char *family); /* never NULL; borrowed for ever */
+const bt_grammar *bt_grammar_of(const char *family);     /* never NULL; borrowed for ever */
+const char *bt_grammar_family(const char *architecture); /* NULL: no grammar names it */
+
+typedef enum bt_found { BT_FOUND_NONE, BT_FOUND_PART, BT_FOUND_TAG } bt_found;
+/* What text [n], which begins with '<', is: a tag and perhaps more, text, or what may still become a tag. */
+bt_found bt_find_tag(const bt_grammar *g, const char *text, size_t n, bt_tag_kind *kind, size_t *tag_size);
 
 /* ---- replies ----------------------------------------------------------------------------------------------------- */
 

@@ -57,17 +57,17 @@ static size_t hash_of(bt_chars s)
 }
 
 /* The slot that holds the key, or an empty one. Slots of calls before count as empty, so none has to be cleared. */
-static bt_key_slot *find_slot(const bt_reply *r, bt_chars key)
+static bt_key_slot *find_slot(const bt_reply *r, const bt_text *in, bt_chars key)
 {
     size_t mask = r->n_slots - 1;
     for (size_t i = hash_of(key) & mask;; i = (i + 1) & mask) {
         bt_key_slot *slot = &r->keys[i];
         if (slot->call_n != r->keys_call) return slot;
-        if (bt_chars_equal(part_of(r, slot->at, slot->at + slot->size), key)) return slot;
+        if (bt_chars_equal((bt_chars){in->data + slot->at, slot->size}, key)) return slot;
     }
 }
 
-static bool grow_keys(bt_reply *r)
+static bool grow_keys(bt_reply *r, const bt_text *in)
 {
     bt_key_slot *old = r->keys;
     size_t n_old = r->n_slots;
@@ -80,17 +80,17 @@ static bool grow_keys(bt_reply *r)
         return false;
     }
     for (size_t i = 0; i < n_old; i++) {
-        if (old[i].call_n == r->keys_call) *find_slot(r, part_of(r, old[i].at, old[i].at + old[i].size)) = old[i];
+        if (old[i].call_n != r->keys_call) continue;
+        *find_slot(r, in, (bt_chars){in->data + old[i].at, old[i].size}) = old[i];
     }
     bt_free(old);
     return true;
 }
 
-/* false: the open call has this key already, or no memory. */
-static bool add_key(bt_reply *r, size_t at, size_t size)
+bool bt_reply_add_key(bt_reply *r, const bt_text *in, size_t at, size_t size)
 {
-    if (2 * (r->n_keys + 1) > r->n_slots && !grow_keys(r)) return false;
-    bt_key_slot *slot = find_slot(r, part_of(r, at, at + size));
+    if (2 * (r->n_keys + 1) > r->n_slots && !grow_keys(r, in)) return false;
+    bt_key_slot *slot = find_slot(r, in, (bt_chars){in->data + at, size});
     if (slot->call_n == r->keys_call) return false;
     *slot = (bt_key_slot){.call_n = r->keys_call, .at = at, .size = size};
     r->n_keys++;
@@ -117,7 +117,7 @@ static void close_key(bt_reply *r, size_t end)
     r->key_size = key.size;
     r->has_type = false;
     r->state = BT_REPLY_KEY_DONE;
-    if (key.size == 0 || !add_key(r, r->key_at, key.size)) lose(r, end);
+    if (key.size == 0 || !bt_reply_add_key(r, &r->output, r->key_at, key.size)) lose(r, end);
 }
 
 static void close_type(bt_reply *r, size_t end)
@@ -156,7 +156,7 @@ static void close_value(bt_reply *r, size_t end)
     r->state = BT_REPLY_VALUE_DONE;
 }
 
-static void close_arguments(bt_reply *r)
+void bt_reply_close_arguments(bt_reply *r)
 {
     size_t from = r->made.size;
     bt_text_puts(&r->made, r->has_arguments ? "}" : "{}");
@@ -184,22 +184,6 @@ static bool decode_string(bt_reply *r, size_t at, size_t end)
     return ok;
 }
 
-/* The walk does not see everything: equal keys, unpaired surrogates, bytes that are no text. */
-static bool is_object(bt_reply *r, bt_chars text)
-{
-    const bt_json_node *node = NULL;
-    bt_arena *a = bt_arena_new();
-    if (a == NULL) {
-        r->failed = true;
-        return false;
-    }
-    bt_status st = bt_json_parse(a, text.text, text.size, 0, &node, NULL);
-    bool ok = st == BT_OK && node->kind == BT_JSON_OBJECT;
-    r->failed |= st == BT_ERR_MEMORY;
-    bt_arena_free(a);
-    return ok;
-}
-
 static void tell_argument_text(bt_reply *r, bt_chars text)
 {
     size_t from = r->made.size;
@@ -223,7 +207,7 @@ static bool tell_late_arguments(bt_reply *r)
         text = bt_value_trim((bt_chars){r->argument.data, r->argument.size});
         if (text.size == 0) text = (bt_chars){"{}", 2};
     }
-    if (!is_object(r, text)) return false;
+    if (!bt_reply_is_object(r, text)) return false;
     tell_argument_text(r, text);
     return true;
 }
@@ -267,7 +251,7 @@ static bool close_member_value(bt_reply *r, size_t end)
     if (!r->is_passing) return !r->is_begun || tell_late_arguments(r);
     pass_on(r, end);
     r->is_passing = false;
-    return is_object(r, part_of(r, r->value_at, end));
+    return bt_reply_is_object(r, part_of(r, r->value_at, end));
 }
 
 static void json_text(bt_reply *r, size_t at, size_t end)
@@ -335,6 +319,9 @@ void bt_reply_body_text(bt_reply *r, size_t at, size_t end)
     case BT_REPLY_JSON:
         json_text(r, at, end);
         return;
+    case BT_REPLY_OBJECT:
+        if (!bt_reply_object_text(r, at, end)) lose(r, end);
+        return;
     case BT_REPLY_VALUE:
         if (r->rule != BT_VALUE_RAW) return;
         bt_value_escape(&r->made, r->output.data + at, end - at);
@@ -352,18 +339,33 @@ void bt_reply_body_text(bt_reply *r, size_t at, size_t end)
     }
 }
 
+/* NAME of "functions.NAME:INDEX"; models leave out either end. */
+static bt_chars numbered_name(bt_chars id)
+{
+    static const char head[] = "functions.";
+    const size_t n = sizeof head - 1;
+    size_t end = id.size;
+    while (end > 0 && id.text[end - 1] >= '0' && id.text[end - 1] <= '9') end--;
+    if (end < id.size && end > 0 && id.text[end - 1] == ':') id.size = end - 1;
+    if (id.size <= n || memcmp(id.text, head, n) != 0) return id;
+    return (bt_chars){id.text + n, id.size - n};
+}
+
 /* A tag behind the name. True if the call is complete. */
 static bool tag_after_name(bt_reply *r, bt_tag_kind kind, size_t begin, size_t end)
 {
     bt_chars name = bt_value_trim(part_of(r, r->part_at, begin));
-    if ((kind != BT_TAG_KEY_OPEN && kind != BT_TAG_CALL_CLOSE) || !is_name(r, name)) {
+    bool fits = kind == BT_TAG_KEY_OPEN || kind == BT_TAG_OBJECT_OPEN || kind == BT_TAG_CALL_CLOSE;
+    if (r->grammar->numbers_calls) name = numbered_name(name);
+    if (!fits || !is_name(r, name)) {
         bt_reply_break_call(r, begin);
         return false;
     }
     bt_reply_begin_call(r, name);
     if (r->failed) return false;
     if (kind == BT_TAG_KEY_OPEN) open_part(r, BT_REPLY_KEY, end);
-    if (kind == BT_TAG_CALL_CLOSE) close_arguments(r);
+    if (kind == BT_TAG_OBJECT_OPEN) bt_reply_open_object(r);
+    if (kind == BT_TAG_CALL_CLOSE) bt_reply_close_arguments(r);
     return kind == BT_TAG_CALL_CLOSE;
 }
 
@@ -390,10 +392,12 @@ bool bt_reply_body_tag(bt_reply *r, bt_tag_kind kind, size_t begin, size_t end)
     } else if (state == BT_REPLY_VALUE_DONE && kind == BT_TAG_KEY_OPEN) {
         open_part(r, BT_REPLY_KEY, end);
     } else if (state == BT_REPLY_VALUE_DONE && kind == BT_TAG_CALL_CLOSE) {
-        close_arguments(r);
+        bt_reply_close_arguments(r);
         return true;
     } else if (state == BT_REPLY_JSON_DONE && kind == BT_TAG_CALL_CLOSE) {
-        if (!r->has_arguments) close_arguments(r);
+        if (!r->has_arguments) bt_reply_close_arguments(r);
+        return true;
+    } else if (state == BT_REPLY_OBJECT && kind == BT_TAG_CALL_CLOSE && bt_reply_close_object(r)) {
         return true;
     } else if (state != BT_REPLY_SKIPS || ends_call(kind)) {
         bt_reply_break_call(r, begin);

@@ -9,7 +9,9 @@ typedef enum bt_reply_state {
     BT_REPLY_REASONS, /* in reasoning */
     BT_REPLY_HOLDS,   /* in reasoning, behind a tag that opens a block of calls */
     BT_REPLY_ANSWERS, /* in content */
+    BT_REPLY_OUTSIDE, /* between sections, where content is one */
     BT_REPLY_BETWEEN, /* in a block of calls, outside of one */
+    BT_REPLY_ENDED,   /* behind the message */
     BT_REPLY_BODY,    /* in a call, before its first character; this and all below: in a call */
     BT_REPLY_NAME,
     BT_REPLY_KEY, /* in the key of an argument */
@@ -18,9 +20,10 @@ typedef enum bt_reply_state {
     BT_REPLY_TYPE_DONE,
     BT_REPLY_VALUE,
     BT_REPLY_VALUE_DONE, /* or the name is */
-    BT_REPLY_JSON,
+    BT_REPLY_JSON,       /* of name and arguments */
     BT_REPLY_JSON_DONE,
-    BT_REPLY_SKIPS, /* in a call that is lost, up to its end */
+    BT_REPLY_OBJECT, /* of arguments alone */
+    BT_REPLY_SKIPS,  /* in a call that is lost, up to its end */
 } bt_reply_state;
 
 typedef struct bt_reply_call {
@@ -39,7 +42,7 @@ typedef enum bt_json_part { BT_PART_OTHER, BT_PART_NAME, BT_PART_ARGUMENTS } bt_
 
 typedef struct bt_key_slot { /* of the keys that the open call has given */
     size_t call_n;           /* counted from 1; another call's: empty */
-    size_t at, size;         /* in output, with the tags' white space off */
+    size_t at, size;         /* in output or made, with the tags' white space off */
 } bt_key_slot;
 
 struct bt_reply {
@@ -57,6 +60,7 @@ struct bt_reply {
     bool is_junk;       /* BETWEEN: text has begun */
     size_t content_end; /* where the last content ended */
     size_t tail;        /* bytes of content before a dropped tag that text behind it may make a tag */
+    bool is_unanswered; /* the message ended in its reasoning */
     bool is_finished, failed;
     uint64_t n_steps; /* bytes read, each time they are; a '<' counts for the longest tag */
     const char *finish_reason;
@@ -68,6 +72,11 @@ struct bt_reply {
     size_t n_events, events_capacity;
     bt_reply_event *given_events;
     size_t given_capacity;
+
+    /* A tag that is being read, where tags carry attributes (k3_output.c). */
+    size_t tag_begin, tag_at; /* read up to tag_at; 0: none */
+    size_t tag_part_at;       /* where the part of it begins that is being read */
+    int tag_part;
 
     /* The open call. */
     bool is_begun;                               /* its name was told */
@@ -84,6 +93,7 @@ struct bt_reply {
 
     /* And if its body is JSON. */
     bt_walk walk;
+    bool is_object_open, is_object_done; /* of arguments alone */
     bt_json_part part;
     size_t member_at;           /* where the key of the member begins */
     size_t value_at, value_end; /* of the arguments; value_end 0: they are not complete */
@@ -92,12 +102,31 @@ struct bt_reply {
     size_t passed_at;           /* and did up to here */
 };
 
-/* output.c, for output_call.c. */
+/* output.c. Events from `given` up to `end`. */
+void bt_reply_tell_raw(bt_reply *r, size_t end);
+void bt_reply_tell_text(bt_reply *r, bt_reply_kind kind, size_t end);
+/* Content. Where a tag was dropped, the text before it and the text behind it meet, and could make a tag together: the
+ * byte that would complete it is dropped as well. */
+void bt_reply_tell_content(bt_reply *r, size_t end);
+void bt_reply_tell_start(bt_reply *r, size_t end); /* white space at the start, which turns out to be text */
 void bt_reply_begin_call(bt_reply *r, bt_chars name);
-void bt_reply_tell_arguments(bt_reply *r, size_t at);
+void bt_reply_tell_arguments(bt_reply *r, size_t at); /* what was just appended to them in r->made, from `at` on */
+void bt_reply_finish_call(bt_reply *r, size_t end);   /* it ends at `end` for good */
+/* The call is none: what begins at `at` cannot stand there. If its name was told it ends incomplete; else all of it but
+ * its tag is text, and is read again as that. */
 void bt_reply_break_call(bt_reply *r, size_t at);
 
-/* output_call.c. Text [at, end) inside a call; r->at is `end` on entry. A tag: true if it completes the call. */
+/* output_object.c: arguments that come as one JSON object, passed on as they come. */
+void bt_reply_open_object(bt_reply *r);
+bool bt_reply_object_text(bt_reply *r, size_t at, size_t end); /* false: it is none */
+bool bt_reply_close_object(bt_reply *r);                       /* false: it is not complete; none at all is {} */
+bool bt_reply_is_object(bt_reply *r, bt_chars text);           /* of JSON, to the parser that sees everything */
+
+/* output_call.c. false: the open call has this key, `size` bytes at `at` of `in`, already, or no memory. All keys of a
+ * call lie in the same text. */
+bool bt_reply_add_key(bt_reply *r, const bt_text *in, size_t at, size_t size);
+void bt_reply_close_arguments(bt_reply *r);
+/* Text [at, end) inside a call; r->at is `end` on entry. A tag: true if it completes the call. */
 void bt_reply_open_body(bt_reply *r, size_t at);
 void bt_reply_body_text(bt_reply *r, size_t at, size_t end);
 bool bt_reply_body_tag(bt_reply *r, bt_tag_kind kind, size_t begin, size_t end);
