@@ -69,6 +69,10 @@ static int check_options(bt_app *a)
     if (has_list && has_file) return bt_app_fail_with(a, BT_EXIT_USAGE, "--ids and --ids-file exclude each other");
     if (!bt_option_is_set(o, BT_OPT_OUTPUT))
         return bt_app_fail_with(a, BT_EXIT_USAGE, "--output is missing: the safetensors file to write");
+    if (strcmp(o->values[BT_OPT_OUTPUT].text, "-") == 0)
+        return bt_app_fail_with(a, BT_EXIT_USAGE,
+                                "--output - is no file: logits are written under another name and renamed once whole; "
+                                "name a file, or write ./- for one of that name");
     return BT_EXIT_DONE;
 }
 

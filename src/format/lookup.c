@@ -11,6 +11,8 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -34,11 +36,17 @@ typedef struct wanted {
 } wanted;
 
 /* The snapshots of one repository that fit a revision's beginning. */
+typedef struct snapshot_name {
+    char text[NAME_MAX + 1];
+} snapshot_name;
+
 typedef struct snapshots {
+    snapshot_name *names; /* [n] sorted */
+    size_t n, capacity;
     char first[REF_BYTES_MAX]; /* name of one that fits */
     size_t n_fitting;
     bool has_exact;
-    bt_fault_list all;
+    bt_fault_list all; /* for messages */
 } snapshots;
 
 /* ---- the folders ----------------------------------------------------------------------------------------------------
@@ -184,19 +192,41 @@ static bt_status read_ref(const char *repo, const char *ref, char commit[REF_BYT
     return st;
 }
 
-/* Enters one snapshot; whether it fits depends on how its name begins. */
-static void add_snapshot(snapshots *s, const char *name, const char *prefix)
+static bool add_snapshot(snapshots *s, const char *name)
 {
-    bt_fault_add(&s->all, "%s", name);
-    if (strncmp(name, prefix, strlen(prefix)) != 0) return;
-    bool exact = strcmp(name, prefix) == 0;
-    s->n_fitting++;
-    s->has_exact = s->has_exact || exact;
-    if (exact || !s->has_exact) (void)snprintf(s->first, sizeof s->first, "%s", name);
+    if (s->n == s->capacity) {
+        size_t more = s->capacity == 0 ? 8 : s->capacity * 2;
+        snapshot_name *larger = bt_realloc(s->names, more, sizeof *larger);
+        if (larger == NULL) return false;
+        s->names = larger;
+        s->capacity = more;
+    }
+    (void)snprintf(s->names[s->n++].text, sizeof s->names[0].text, "%s", name);
+    return true;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(((const snapshot_name *)a)->text, ((const snapshot_name *)b)->text);
+}
+
+/* Sorted, for the order in which a folder gives its names is chance; then which of them begin with `prefix`. */
+static void sort_out(snapshots *s, const char *prefix)
+{
+    if (s->n > 1) qsort(s->names, s->n, sizeof *s->names, compare_names);
+    for (size_t i = 0; i < s->n; i++) {
+        const char *name = s->names[i].text;
+        bt_fault_add(&s->all, "%s", name);
+        if (strncmp(name, prefix, strlen(prefix)) != 0) continue;
+        bool exact = strcmp(name, prefix) == 0;
+        s->n_fitting++;
+        s->has_exact = s->has_exact || exact;
+        if (exact || !s->has_exact) (void)snprintf(s->first, sizeof s->first, "%s", name);
+    }
 }
 
 /* Walks an opened folder of snapshots. */
-static bt_status walk_snapshots(DIR *dir, const char *folder, const char *prefix, snapshots *s, bt_error *e)
+static bt_status walk_snapshots(DIR *dir, const char *folder, snapshots *s, bt_error *e)
 {
     for (size_t n = 0; n < N_SNAPSHOTS_MAX; n++) {
         const char *name;
@@ -211,7 +241,8 @@ static bt_status walk_snapshots(DIR *dir, const char *folder, const char *prefix
         bt_free(path);
         if (fault != 0 && fault != ENOENT)
             return bt_fail(e, BT_ERR_IO, "%s/%s: cannot examine: %s", folder, name, strerror(fault));
-        if (fault == 0 && S_ISDIR(info.st_mode)) add_snapshot(s, name, prefix);
+        if (fault == 0 && S_ISDIR(info.st_mode) && !add_snapshot(s, name))
+            return bt_fail(e, BT_ERR_MEMORY, "%s: no memory for the names of %zu snapshots", folder, s->n);
     }
     return bt_fail(e, BT_ERR_FORMAT, "%s: more than %d snapshots cannot be told apart", folder, N_SNAPSHOTS_MAX);
 }
@@ -226,8 +257,9 @@ static bt_status list_snapshots(const char *repo, const char *prefix, snapshots 
     bt_status st = BT_OK;
     DIR *dir = bt_io_open_folder(folder);
     if (dir != NULL) {
-        st = walk_snapshots(dir, folder, prefix, s, e);
+        st = walk_snapshots(dir, folder, s, e);
         (void)closedir(dir);
+        sort_out(s, prefix);
     } else if (errno != ENOENT && errno != ENOTDIR) {
         st = bt_fail(e, BT_ERR_IO, "%s: cannot list the folder: %s", folder, strerror(errno));
     }
@@ -288,6 +320,7 @@ static bt_status look_in(const char *cache, const wanted *w, char **path, bt_tex
                            s->all.n_total > 0 ? "other revisions: " : "no finished snapshot", there);
         }
     }
+    if (s != NULL) bt_free(s->names);
     bt_free(s);
     bt_free(commit);
     bt_free(repo);

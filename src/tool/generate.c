@@ -90,11 +90,10 @@ static bool is_end(const bt_generate_options *o, int32_t id)
 }
 
 /* Chooses ids until something ends the text. Each is counted, said, and then computed upon, if there is a next one. */
-static bt_status continue_text(generation *g, bt_error *e)
+static bt_status choose_ids(generation *g, double begin, bt_error *e)
 {
     const bt_generate_options *o = g->o;
     bt_generated *out = g->out;
-    double begin = now();
     for (;;) {
         if (out->n_ids == g->budget) {
             out->finish = g->budget == o->n_max ? BT_FINISH_LENGTH : BT_FINISH_CONTEXT;
@@ -118,8 +117,15 @@ static bt_status continue_text(generation *g, bt_error *e)
         }
         if (out->n_ids < g->budget) st = bt_session_extend(g->session, &id, 1, NULL, e);
         if (st != BT_OK) return st;
-        out->output_seconds = now() - begin;
     }
+}
+
+static bt_status continue_text(generation *g, bt_error *e)
+{
+    double begin = now();
+    bt_status st = choose_ids(g, begin, e);
+    g->out->output_seconds = now() - begin; /* however it ended, the last id took its time too */
+    return st;
 }
 
 static bt_status compute_prompt(generation *g, bt_error *e)

@@ -72,6 +72,8 @@ check("three steps", many[1] == [1300, VOCAB])
 before = open(OUT, "rb").read()
 refused("no ids at all", 2, "ids are missing", "logits", DENSE, "--output", OUT)
 refused("two sources", 2, "exclude each other", "logits", DENSE, "--ids", "1", "--ids-file", "x", "--output", OUT)
+refused("output to stdout", 2, "--output - is no file", "logits", DENSE, "--ids", "1", "--output", "-")
+check("and no file of that name", not os.path.exists("-"))
 refused("no output", 2, "--output is missing", "logits", DENSE, "--ids", "1")
 refused("empty list", 2, "there are no ids", "logits", DENSE, "--ids", "", "--output", OUT)
 for text, part in (("640", "id 0 is 640"), ("1,-1", "id 1 is '-1'"), ("1,,2", "id 1 is ''"), ("x", "id 0 is 'x'"),

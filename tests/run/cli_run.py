@@ -161,6 +161,10 @@ for begin, size in ((10, 1), (20, 5), (35, 9)):
     check(f"stop {stop!r}", r.code == 0 and r.out.decode() == text[:text.index(stop)] and "finished: stop string" in r.err, r)
     s = report(*GREEDY, "-n", "200", "--stop", stop)
     check(f"stop {stop!r} in the report", s and s["text"] == text[:text.index(stop)] and s["finish_reason"] == "stop string", s)
+if text[0] not in "\ufffd\0":
+    r = report(*GREEDY, "-n", "200", "--stop", text[0])
+    check("a stop at the first token: its time counts", r and r["text"] == "" and r["output_seconds"] > 0
+          and r["output_tokens_per_second"] > 0, r)
 r = report(*GREEDY, "-n", "200", "--stop", PROMPT[-3:] + "never")
 check("the prompt does not count, and what was held back comes out", r and r["text"] == text, r)
 r = report(*GREEDY, "-n", "200", "--stop", text[-1] + "never")

@@ -67,6 +67,27 @@ static void an_existing_path_wins(void **state)
     free(root);
 }
 
+/* However the folder lists them, people read them in one order. */
+static void snapshots_in_order(void **state)
+{
+    (void)state;
+    char *root = unit_make_folder(), expected[512] = "";
+    bt_cache_env env = {.hf_hub_cache = root};
+    static const int order[] = {5, 2, 8, 0, 7, 3, 1, 6, 4};
+    for (size_t i = 0; i < 9; i++) {
+        char path[100];
+        (void)snprintf(path, sizeof path, "models--org--name/snapshots/%d%d%d", order[i], order[i], order[i]);
+        put(root, path, NULL);
+    }
+    for (int i = 0; i < 9; i++) {
+        size_t n = strlen(expected);
+        (void)snprintf(expected + n, sizeof expected - n, "%s%d%d%d", i > 0 ? ", " : "one of: ", i, i, i);
+    }
+    expect_lost("org/name", &env, BT_ERR_USAGE, expected);
+    unit_remove_folder(root);
+    free(root);
+}
+
 static void refs_and_snapshots(void **state)
 {
     (void)state;
@@ -225,9 +246,13 @@ static void every_failed_allocation_is_survived(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_existing_path_wins),  cmocka_unit_test(refs_and_snapshots),
-        cmocka_unit_test(names_of_all_shapes),    cmocka_unit_test(variables_in_their_order),
-        cmocka_unit_test(the_cache_is_only_read), cmocka_unit_test(every_failed_allocation_is_survived),
+        cmocka_unit_test(an_existing_path_wins),
+        cmocka_unit_test(snapshots_in_order),
+        cmocka_unit_test(refs_and_snapshots),
+        cmocka_unit_test(names_of_all_shapes),
+        cmocka_unit_test(variables_in_their_order),
+        cmocka_unit_test(the_cache_is_only_read),
+        cmocka_unit_test(every_failed_allocation_is_survived),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
