@@ -29,7 +29,10 @@
 #define BT_ATTN_QUERIES_MAX 64u
 
 /* y[t][r - r0] = (add ? y[t][r - r0] : 0) + sum_k w[r][k] * x[t][k]    for t in [0, n_x), r in [r0, r1)
- * Row t of x is x + x_rows[t] * x_stride (x_rows NULL: t itself), and y likewise. One add after the fold. */
+ * Row t of x is x + x_rows[t] * x_stride (x_rows NULL: t itself), and y likewise. One add after the fold.
+ * With one token, n_runs > 1 adds the ranges [r0 + i * apart, r1 + i * apart) for i < n_runs; y is found by the row all
+ * the same. Calls that follow each other then read n_runs streams which never jump. No other number than the table's
+ * n_streams is possible. */
 typedef struct bt_linear {
     float *y;
     const float *x;
@@ -39,6 +42,7 @@ typedef struct bt_linear {
     size_t n_x;
     const bt_view *w;
     void *scratch;
+    size_t n_runs, apart;
     bool add;
 } bt_linear;
 
@@ -120,6 +124,7 @@ typedef struct bt_kernels {
 
     /* rows [r0, r1) of a matrix-vector or matrix-matrix product; by the weight's dtype. scratch needed. */
     void (*linear[BT_N_WEIGHT_DTYPES])(const bt_linear *a, size_t r0, size_t r1);
+    uint8_t n_streams[BT_N_WEIGHT_DTYPES]; /* the n_runs that it takes; 1: none */
     /* y[n] = x widened to f32; NULL of BT_MXFP4, whose codes mean nothing without their scales */
     void (*widen[BT_N_WEIGHT_DTYPES])(float *y, const void *x, size_t n);
     /* y[n] of BT_F32, BT_F16 or BT_BF16 = x rounded to nearest even */

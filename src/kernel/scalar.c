@@ -180,6 +180,7 @@ static void linear_row(const bt_linear *a, size_t row, size_t column, size_t t0,
 
 static void linear(const bt_linear *a, size_t r0, size_t r1)
 {
+    assert(a->n_runs < 2);
     assert(a->w && a->w->layout == BT_LAYOUT_ROWS && a->w->dtype < BT_N_WEIGHT_DTYPES);
     assert(r0 <= r1 && r1 <= a->w->n_rows);
     assert(!a->w->scale || a->w->dtype == BT_F8_E4M3 || a->w->dtype == BT_MXFP4);
@@ -321,7 +322,10 @@ static void attn_finish(float *y, const float *acc, float l, size_t v_dim)
 void bt_kernels_add_scalar(bt_kernels *k)
 {
     k->level = BT_CPU_SCALAR;
-    for (size_t t = 0; t < BT_N_WEIGHT_DTYPES; t++) k->linear[t] = linear;
+    for (size_t t = 0; t < BT_N_WEIGHT_DTYPES; t++) {
+        k->linear[t] = linear;
+        k->n_streams[t] = 1;
+    }
     k->widen[BT_F32] = widen_f32;
     k->widen[BT_F16] = widen_f16;
     k->widen[BT_BF16] = widen_bf16;

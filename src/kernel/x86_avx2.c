@@ -334,6 +334,19 @@ static tile_value_fn *const tile_value[BT_N_WEIGHT_DTYPES][TILE_T + 1] = {
     {NULL, tile_value_bf16_1, tile_value_bf16_2, tile_value_bf16_3, tile_value_bf16_4},
 };
 
+/* One token: rows taken together, and how far ahead of each memory is asked. Four chains hide the latency of eight
+ * lanes. */
+ALWAYS_INLINE size_t gemv_runs(bt_dtype d)
+{
+    (void)d;
+    return 4;
+}
+ALWAYS_INLINE size_t gemv_ahead(bt_dtype d)
+{
+    (void)d;
+    return PREFETCH;
+}
+
 #    include "kernel/vector_linear.inc"
 
 #    include "kernel/vector_mxfp4.inc"

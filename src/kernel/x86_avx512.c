@@ -315,6 +315,17 @@ static tile_value_fn *const tile_value[BT_N_WEIGHT_DTYPES][TILE_T + 1] = {
      tile_value_bf16_6},
 };
 
+/* One token: rows taken together, and how far ahead of each memory is asked. Two chains of sixteen lanes are enough,
+ * and two streams are what memory likes best; FP8 has operations enough to need four. */
+ALWAYS_INLINE size_t gemv_runs(bt_dtype d)
+{
+    return d == BT_F8_E4M3 ? 4 : 2;
+}
+ALWAYS_INLINE size_t gemv_ahead(bt_dtype d)
+{
+    return d == BT_F8_E4M3 ? PREFETCH : 2 * PREFETCH;
+}
+
 #    include "kernel/vector_linear.inc"
 
 #    include "kernel/vector_mxfp4.inc"

@@ -274,6 +274,24 @@ static void by_rows(const invariance *v)
     compare(v, "rows split");
 }
 
+/* All rows in runs side by side, as one token may ask for them, a few rows of each a call. */
+static void by_runs(const invariance *v, size_t n_runs)
+{
+    check_case("%u x %u, %zu runs", v->w.n_rows, v->w.n_cols, n_runs);
+    size_t apart = v->w.n_rows / n_runs, n_rows = v->w.n_rows;
+    for (size_t t = 0; t < MANY; t++) {
+        for (size_t r = 0, n; r < apart; r += n) {
+            n = 1 + random_below(apart - r);
+            bt_linear a = {.y = v->part + t * n_rows + r, .x = v->x + t * v->w.n_cols, .n_x = 1, .w = &v->w};
+            a.y_stride = n_rows, a.x_stride = v->w.n_cols, a.scratch = v->s->scratch;
+            a.n_runs = n_runs, a.apart = apart;
+            v->s->now->linear[v->d](&a, r, r + n);
+        }
+        call(v, v->part, t, 1, NULL, NULL, apart * n_runs, n_rows);
+    }
+    compare(v, "rows in runs");
+}
+
 /* All tokens in another order, gathered and scattered by the same list. */
 static void by_order(const invariance *v)
 {
@@ -304,6 +322,7 @@ static void invariance_of(const subject *s, bt_dtype d, size_t n_rows, size_t n_
     call(&v, v.all, 0, MANY, NULL, NULL, 0, n_rows);
     for (size_t i = 0; i < sizeof n_x / sizeof *n_x; i++) by_tokens(&v, n_x[i]);
     by_rows(&v);
+    if (s->now->n_streams[d] > 1) by_runs(&v, s->now->n_streams[d]);
     by_order(&v);
     free(v.all);
     free(v.part);

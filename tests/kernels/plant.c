@@ -33,6 +33,13 @@ static void linear_last_row_lost(const bt_linear *a, size_t r0, size_t r1)
     whole.linear[a->w->dtype](a, r0, r1 > r0 ? r1 - 1 : r1);
 }
 
+static void linear_last_run_lost(const bt_linear *a, size_t r0, size_t r1)
+{
+    bt_linear b = *a;
+    if (b.n_runs > 1) b.n_runs--;
+    whole.linear[a->w->dtype](&b, r0, r1);
+}
+
 static void linear_last_column_lost(const bt_linear *a, size_t r0, size_t r1)
 {
     float *y = a->y + (a->y_rows ? a->y_rows[0] : 0) * a->y_stride;
@@ -91,8 +98,8 @@ static void plant_linear(bt_kernels *k, void (*fn)(const bt_linear *, size_t, si
     for (size_t d = 0; d < BT_N_WEIGHT_DTYPES; d++) k->linear[d] = fn;
 }
 
-static const char *const names[] = {"two-orders", "last-row-lost", "last-column-lost", "reads-past", "writes-past",
-                                    "loose-act",  "hidden-nan",    "biased-weight",    "shared-keys"};
+static const char *const names[] = {"two-orders",  "last-row-lost", "last-run-lost", "last-column-lost", "reads-past",
+                                    "writes-past", "loose-act",     "hidden-nan",    "biased-weight",    "shared-keys"};
 
 const char *plant_name(size_t i)
 {
@@ -106,6 +113,8 @@ bool plant_into(bt_kernels *k, const char *name)
         plant_linear(k, linear_two_orders);
     else if (strcmp(name, "last-row-lost") == 0)
         plant_linear(k, linear_last_row_lost);
+    else if (strcmp(name, "last-run-lost") == 0)
+        plant_linear(k, linear_last_run_lost);
     else if (strcmp(name, "last-column-lost") == 0)
         plant_linear(k, linear_last_column_lost);
     else if (strcmp(name, "reads-past") == 0)

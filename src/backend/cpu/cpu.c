@@ -152,6 +152,7 @@ static bt_cpu_layout layout_of(const bt_backend_options *o, const bt_tape *t)
     measure_ops(&l, o, t);
     l.activations = reserve(&l, &l.bytes, t->scratch_words, sizeof(float));
     l.counters = reserve(&l, &l.bytes, t->n_ops, sizeof(bt_cpu_counter));
+    l.shares = reserve(&l, &l.bytes, o->n_threads, sizeof(bt_cpu_counter));
     l.partials = reserve(&l, &l.bytes, l.partials_bytes, 1);
     l.arrivals = reserve(&l, &l.bytes, o->n_threads * BT_CPU_SPLIT_BELOW, sizeof(bt_cpu_counter));
     l.thread_bytes = place_thread(&l, t, NULL, &unused);
@@ -220,6 +221,7 @@ static void place_block(bt_cpu_plan *plan)
     bt_cpu_layout *l = &plan->layout;
     plan->activations = (float *)(void *)(plan->block + l->activations);
     plan->counters = (bt_cpu_counter *)(void *)(plan->block + l->counters);
+    plan->shares = (bt_cpu_counter *)(void *)(plan->block + l->shares);
     plan->partials = (float *)(void *)(plan->block + l->partials);
     plan->arrivals = (bt_cpu_counter *)(void *)(plan->block + l->arrivals);
     for (size_t i = 0; i < plan->cpu->n_threads; i++) {

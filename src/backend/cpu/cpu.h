@@ -72,7 +72,7 @@ typedef struct bt_cpu_thread {
 /* Bytes and offsets of the plan's block; computed from the tape, the same for the plan's sizes and for its opening. */
 typedef struct bt_cpu_layout {
     uint64_t activations; /* offsets */
-    uint64_t counters, partials, arrivals, threads;
+    uint64_t counters, shares, partials, arrivals, threads;
     uint64_t thread_bytes; /* from one thread's area to the next */
     uint64_t bytes;
     uint64_t partials_bytes;
@@ -91,6 +91,7 @@ typedef struct bt_cpu_plan { /* a bt_plan */
     float *vectors;  /* weights that ops take as f32 vectors */
     float *activations;
     bt_cpu_counter *counters; /* [n_ops] */
+    bt_cpu_counter *shares;   /* [n_threads]: what is taken of a thread's own part of an op (exec_linear.c) */
     float *partials;          /* attention cut along the keys */
     bt_cpu_counter *arrivals; /* [n_threads * BT_CPU_SPLIT_BELOW]: tiles done of an item; zero between ops */
     bt_cpu_thread *threads;   /* [n_threads] */

@@ -13,6 +13,12 @@ static void linear_in_two_orders(const bt_linear *a, size_t r0, size_t r1)
 {
     bt_kernels scalar;
     bt_kernels_init(&scalar, BT_CPU_SCALAR);
+    for (size_t i = 1; i < a->n_runs; i++) {
+        bt_linear run = *a;
+        run.n_runs = 0;
+        run.y += i * a->apart;
+        linear_in_two_orders(&run, r0 + i * a->apart, r1 + i * a->apart);
+    }
     if (a->n_x != 1) {
         scalar.linear[a->w->dtype](a, r0, r1);
         return;

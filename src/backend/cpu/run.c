@@ -105,6 +105,8 @@ bt_status bt_cpu_run_step(bt_plan *p, const bt_step *s, bt_run_part part, bt_err
     if (run.op_begin >= run.op_end) return BT_OK;
     for (uint32_t i = run.op_begin; i < run.op_end; i++)
         atomic_store_explicit(&plan->counters[i].next, 0, memory_order_relaxed);
+    for (size_t i = 0; i < plan->cpu->n_threads; i++)
+        atomic_store_explicit(&plan->shares[i].next, 0, memory_order_relaxed);
     bt_pool_run(plan->cpu->pool, walk, &run);
     return BT_OK;
 }
