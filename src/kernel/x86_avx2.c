@@ -10,6 +10,7 @@
 
 #if defined(__x86_64__)
 
+#    include "kernel/math64.h"
 #    include "kernel/route.h"
 
 #    include <assert.h>
@@ -265,14 +266,23 @@ static inline void fp4_arrange(float *y, const float *x)
 
 /* ---- f64 ---- */
 
-static double sum_squares(const float *x, size_t n)
+static inline __m256d low_f64(vf a)
+{
+    return _mm256_cvtps_pd(_mm256_castps256_ps128(a));
+}
+static inline __m256d high_f64(vf a)
+{
+    return _mm256_cvtps_pd(_mm256_extractf128_ps(a, 1));
+}
+
+static double sum_products(const float *x, const float *y, size_t n)
 {
     __m256d s0 = _mm256_setzero_pd(), s1 = s0;
     for (size_t i = 0; i < n; i += W) {
-        vf v = n - i < W ? vf_load_n(x + i, n - i) : vf_load(x + i);
-        __m256d lo = _mm256_cvtps_pd(_mm256_castps256_ps128(v)), hi = _mm256_cvtps_pd(_mm256_extractf128_ps(v, 1));
-        s0 = _mm256_fmadd_pd(lo, lo, s0);
-        s1 = _mm256_fmadd_pd(hi, hi, s1);
+        const vf a = n - i < W ? vf_load_n(x + i, n - i) : vf_load(x + i);
+        const vf b = n - i < W ? vf_load_n(y + i, n - i) : vf_load(y + i);
+        s0 = _mm256_fmadd_pd(low_f64(a), low_f64(b), s0);
+        s1 = _mm256_fmadd_pd(high_f64(a), high_f64(b), s1);
     }
     s0 = _mm256_add_pd(s0, s1);
     __m128d h = _mm_add_pd(_mm256_castpd256_pd128(s0), _mm256_extractf128_pd(s0, 1));
@@ -352,6 +362,8 @@ ALWAYS_INLINE size_t gemv_ahead(bt_dtype d)
 #    include "kernel/vector_mxfp4.inc"
 
 #    include "kernel/vector_attn.inc"
+
+#    include "kernel/vector_kimi.inc"
 
 #    include "kernel/vector_entries.inc"
 

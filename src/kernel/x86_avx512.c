@@ -8,6 +8,7 @@
 
 #if defined(__x86_64__)
 
+#    include "kernel/math64.h"
 #    include "kernel/route.h"
 
 #    include <assert.h>
@@ -230,14 +231,23 @@ static inline void fp4_arrange(float *y, const float *x)
 
 /* ---- f64 ---- */
 
-static double sum_squares(const float *x, size_t n)
+static inline __m512d low_f64(vf a)
+{
+    return _mm512_cvtps_pd(_mm512_castps512_ps256(a));
+}
+static inline __m512d high_f64(vf a)
+{
+    return _mm512_cvtps_pd(_mm512_extractf32x8_ps(a, 1));
+}
+
+static double sum_products(const float *x, const float *y, size_t n)
 {
     __m512d s0 = _mm512_setzero_pd(), s1 = s0;
     for (size_t i = 0; i < n; i += W) {
-        vf v = n - i < W ? vf_load_n(x + i, n - i) : vf_load(x + i);
-        __m512d lo = _mm512_cvtps_pd(_mm512_castps512_ps256(v)), hi = _mm512_cvtps_pd(_mm512_extractf32x8_ps(v, 1));
-        s0 = _mm512_fmadd_pd(lo, lo, s0);
-        s1 = _mm512_fmadd_pd(hi, hi, s1);
+        const vf a = n - i < W ? vf_load_n(x + i, n - i) : vf_load(x + i);
+        const vf b = n - i < W ? vf_load_n(y + i, n - i) : vf_load(y + i);
+        s0 = _mm512_fmadd_pd(low_f64(a), low_f64(b), s0);
+        s1 = _mm512_fmadd_pd(high_f64(a), high_f64(b), s1);
     }
     s0 = _mm512_add_pd(s0, s1);
     __m256d q = _mm256_add_pd(_mm512_castpd512_pd256(s0), _mm512_extractf64x4_pd(s0, 1));
@@ -331,6 +341,8 @@ ALWAYS_INLINE size_t gemv_ahead(bt_dtype d)
 #    include "kernel/vector_mxfp4.inc"
 
 #    include "kernel/vector_attn.inc"
+
+#    include "kernel/vector_kimi.inc"
 
 #    include "kernel/vector_entries.inc"
 

@@ -53,8 +53,8 @@ static void fill_gates(float *x, size_t n, size_t round)
     if (n > 0 && round % 5 == 4) x[random_below(n)] = NAN;
 }
 
-/* Two tanh of 7 u, a sigmoid of 4.5 u, two quotients and four products: 24 u. A denormal sigmoid loses half of the last
- * place, times the caps. */
+/* Two tanh of 7 u, a sigmoid of 4.5 u, two quotients and four products: 24 u. A denormal quotient, sigmoid or product
+ * loses up to half of the last place, which what follows multiplies. */
 static void situ_case(const subject *s, size_t n, size_t round, placement place)
 {
     float *y = buffer(n * 4, 4, place), *g = buffer(n * 4, 4, place), *u = buffer(n * 4, 4, place);
@@ -72,8 +72,9 @@ static void situ_case(const subject *s, size_t n, size_t round, placement place)
     s->now->situ_mul(y, g, u, n, beta, cap);
     for (size_t i = 0; i < n; i++) {
         double b = (double)beta, c = (double)cap, up = c > 0 ? c * tanh((double)u0[i] / c) : (double)u0[i];
-        double ref = b * tanh((double)g0[i] / b) * logistic((double)g0[i]) * up;
-        check_near((float)ref, y[i], 24 * U * fabs(ref) + HALF_DENORMAL * (4 + b) * (2 + fabs(up)), i);
+        double gate = b * tanh((double)g0[i] / b) * logistic((double)g0[i]), ref = gate * up;
+        double lost = HALF_DENORMAL * ((4 + b) * (2 + fabs(up)) + (2 + c) * fabs(gate));
+        check_near((float)ref, y[i], 24 * U * fabs(ref) + lost, i);
     }
     free(g0);
     free(u0);
