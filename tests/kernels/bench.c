@@ -37,8 +37,9 @@ typedef struct bench {
     bt_limit_kernels limits[BT_CPU_N];
     unsigned char *weights; /* [n_bytes], huge pages: valid numbers in every dtype */
     size_t n_bytes;
-    float *x, *y;      /* activations and results */
-    float *one;        /* scales */
+    float *x, *y; /* activations and results */
+    float *one;   /* scales */
+    float *zero;
     uint8_t *near_one; /* scales of MXFP4 */
     void **scratch;
 } bench;
@@ -129,6 +130,60 @@ static void run_attention(const bench *b, const measure *m, size_t thread_i)
     }
 }
 
+/* MLA's latent tiles, one after the other: keys of LATENT + 64, whose first part is the values. */
+#define LATENT 512u
+
+static void run_latent(const bench *b, const measure *m, size_t thread_i)
+{
+    const size_t width = LATENT + 64, bytes = (size_t)BT_ATTN_TILE * width * dtype_size(m->dtype);
+    const float *q[BT_ATTN_QUERIES_MAX];
+    uint32_t n_keys[BT_ATTN_QUERIES_MAX];
+    for (size_t i = 0; i < m->n_x; i++) q[i] = b->x + i * width, n_keys[i] = BT_ATTN_TILE;
+    bt_attn a = {.q = q, .n_keys = n_keys, .n_q = m->n_x, .kv_dtype = m->dtype, .head_dim = width, .scale = 0.01f};
+    float *out = b->y + thread_i * BT_ATTN_QUERIES_MAX * (LATENT + 2);
+    a.m = out, a.l = out + BT_ATTN_QUERIES_MAX, a.acc = out + 2 * BT_ATTN_QUERIES_MAX;
+    a.v_dim = LATENT, a.k_stride = a.v_stride = width;
+    a.scratch = b->scratch[thread_i];
+    for (size_t i = 0; i < m->which; i++) {
+        a.k = a.v = b->weights + i * bytes;
+        m->k->attn_tile(&a);
+    }
+}
+
+#define KEY_DIM  128u
+#define N_VALUES 128u
+
+/* The states of heads one after the other through memory, n_x tokens each. Keys are 0 and decays 1, so that the states
+ * stay what they are. */
+static void run_kda(const bench *b, const measure *m, size_t thread_i)
+{
+    size_t from, to;
+    bt_kda a = {.q = b->x, .k = b->zero, .decay = b->one, .v = b->x, .beta = b->one, .n_rows = m->n_x};
+    a.qk_stride = a.v_stride = KEY_DIM, a.o_stride = N_VALUES, a.beta_stride = 1;
+    a.key_dim = KEY_DIM, a.n_values = N_VALUES, a.o = b->y + thread_i * N_TOKENS * N_VALUES;
+    part(m->which, 1, m->n_threads, thread_i, &from, &to);
+    for (size_t i = from; i < to; i++) {
+        a.state = (float *)b->weights + i * KEY_DIM * N_VALUES;
+        m->k->kda(&a);
+    }
+}
+
+#define NOPE 128u
+
+/* Products with the transpose of matrices [NOPE, LATENT], one after the other, n_x tokens each. */
+static void run_linear_t(const bench *b, const measure *m, size_t thread_i)
+{
+    size_t from, to, bytes = (size_t)NOPE * LATENT * dtype_size(m->dtype);
+    bt_view w = {.n_rows = NOPE, .n_cols = LATENT, .dtype = (uint8_t)m->dtype};
+    bt_linear a = {.y = b->y + thread_i * N_TOKENS * LATENT, .x = b->x, .x_stride = NOPE, .y_stride = LATENT, .w = &w};
+    a.n_x = m->n_x, a.scratch = b->scratch[thread_i];
+    part(m->which, 1, m->n_threads, thread_i, &from, &to);
+    for (size_t i = from; i < to; i++) {
+        w.data = b->weights + i * bytes;
+        m->k->linear_t[m->dtype](&a, 0, LATENT);
+    }
+}
+
 typedef enum small {
     SMALL_RMS_NORM,
     SMALL_ROPE,
@@ -139,12 +194,48 @@ typedef enum small {
     SMALL_WIDEN_BF16,
     SMALL_NARROW_BF16,
     SMALL_ROUTE,
+    SMALL_SITU_MUL,
+    SMALL_CONV_SILU,
+    SMALL_L2_NORM,
+    SMALL_KDA_DECAY,
+    SMALL_KDA_DECAY_SOFTPLUS,
+    SMALL_RES_MIX,
     SMALL_N,
 } small;
 
-static const char *const small_names[SMALL_N] = {"rms_norm 2560",    "rope 64 pairs",      "add 10240",
-                                                 "scale_add 10240",  "act_mul silu 10240", "act softplus2 10240",
-                                                 "widen bf16 10240", "narrow bf16 10240",  "route 8 of 100"};
+static const char *const small_names[SMALL_N] = {
+    "rms_norm 2560",       "rope 64 pairs",    "add 10240",         "scale_add 10240",    "act_mul silu 10240",
+    "act softplus2 10240", "widen bf16 10240", "narrow bf16 10240", "route 8 of 100",     "situ_mul 10240",
+    "conv_silu 10240",     "l2_norm 128",      "kda_decay 10240",   "kda_decay softplus", "res_mix 9 of 2560"};
+
+static void run_small_kimi(const bench *b, const bt_kernels *k, small which)
+{
+    float *y = b->y, *x = b->x, *u = b->x + VECTOR;
+    bt_conv conv = {.y = y, .x = x, .tail = y + VECTOR, .taps = u, .n_taps = 4, .n_rows = 1, .n = VECTOR};
+    conv.tail_stride = conv.taps_stride = VECTOR;
+    switch (which) {
+    case SMALL_SITU_MUL:
+        k->situ_mul(y, x, u, VECTOR, 4, 25);
+        break;
+    case SMALL_CONV_SILU:
+        k->conv_silu(&conv);
+        break;
+    case SMALL_L2_NORM:
+        k->l2_norm(y, x, KEY_DIM, 1, 1e-6f);
+        break;
+    case SMALL_KDA_DECAY:
+        k->kda_decay(y, x, u, VECTOR, 1, -5);
+        break;
+    case SMALL_KDA_DECAY_SOFTPLUS:
+        k->kda_decay(y, x, u, VECTOR, 1, 0);
+        break;
+    case SMALL_RES_MIX:
+        k->res_mix(y, x, N_COLS, 9, u, N_COLS, 1e-5f);
+        break;
+    default:
+        break;
+    }
+}
 
 static void run_small(const bench *b, const measure *m, size_t thread_i)
 {
@@ -183,7 +274,8 @@ static void run_small(const bench *b, const measure *m, size_t thread_i)
         case SMALL_ROUTE:
             k->route(&r);
             break;
-        case SMALL_N:
+        default:
+            run_small_kimi(b, k, (small)m->which);
             break;
         }
     }
@@ -263,6 +355,46 @@ static void list_attention(list *l, const bench *b, bt_cpu_level level, bt_dtype
     m->which = n_tiles;
 }
 
+static measure *append_at(list *l, const bench *b, bt_cpu_level level,
+                          void (*fn)(const bench *, const measure *, size_t), const char *unit, double amount,
+                          size_t n_threads)
+{
+    measure *m = append(l, fn, unit, amount, n_threads);
+    m->k = &b->tables[level];
+    m->level = level;
+    return m;
+}
+
+/* Few tokens are bound by memory, many by arithmetic; each is counted by what binds it. */
+static void list_kimi(list *l, const bench *b, bt_cpu_level level, size_t n_threads)
+{
+    static const size_t counts[] = {1, 64};
+    const size_t state = KEY_DIM * N_VALUES, matrix = NOPE * LATENT;
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        const bool is_many = counts[i] > 1;
+        const size_t n_x = counts[i], n_bytes = b->n_bytes / (is_many ? 64 : 1);
+        const char *unit = is_many ? "GFLOP/s" : "GB/s";
+        size_t n = n_bytes / (state * 4);
+        double amount = (double)(n * state) * (is_many ? 7 * (double)n_x : 8); /* bytes: read, and written back */
+        measure *m = append_at(l, b, level, run_kda, unit, amount, n_threads);
+        snprintf(m->name, sizeof m->name, "kda, %zu token%s", n_x, is_many ? "s" : "");
+        m->n_x = n_x, m->which = n;
+        n = n_bytes / (matrix * 2);
+        amount = (double)(n * matrix) * 2 * (is_many ? (double)n_x : 1);
+        m = append_at(l, b, level, run_linear_t, unit, amount, n_threads);
+        snprintf(m->name, sizeof m->name, "linear_t bf16, %zu token%s", n_x, is_many ? "s" : "");
+        m->n_x = n_x, m->which = n, m->dtype = BT_BF16;
+    }
+    if (n_threads > 1) return;
+    for (bt_dtype d = BT_F32; d <= BT_BF16; d += 2) {
+        const size_t n = b->n_bytes / 64 / ((size_t)BT_ATTN_TILE * (LATENT + 64) * dtype_size(d));
+        double flops = 2.0 * BT_ATTN_TILE * (2 * LATENT + 64) * BT_ATTN_QUERIES_MAX * (double)n;
+        measure *m = append_at(l, b, level, run_latent, "GFLOP/s", flops, 1);
+        snprintf(m->name, sizeof m->name, "attention latent %s, 64 queries", dtype_names[d]);
+        m->n_x = BT_ATTN_QUERIES_MAX, m->which = n, m->dtype = d;
+    }
+}
+
 static void list_level(list *l, const bench *b, bt_cpu_level level, bool is_top)
 {
     static const size_t tokens[] = {2, 4, 6, 8, 12, 16, 24, 32, 128};
@@ -276,6 +408,7 @@ static void list_level(list *l, const bench *b, bt_cpu_level level, bool is_top)
             list_linear(l, b, level, BT_BF16, tokens[t], threads[i]);
             list_linear(l, b, level, BT_MXFP4, tokens[t], threads[i]);
         }
+        list_kimi(l, b, level, threads[i]);
     }
     for (bt_dtype d = BT_F32; d <= BT_BF16; d += 2) {
         list_attention(l, b, level, d, 4);
@@ -462,9 +595,11 @@ static void bench_open(bench *b, const options *o)
     b->y = map(y_n * 4);
     memset(b->y, 0, y_n * 4);
     size_t n_scales = (b->n_bytes / N_COLS / 128 + 1) * (N_COLS / 128);
+    if (n_scales < N_TOKENS * KEY_DIM) n_scales = N_TOKENS * KEY_DIM;
     b->one = map(n_scales * 4);
     for (size_t i = 0; i < n_scales; i++) b->one[i] = 1;
     size_t n_near = b->n_bytes / row_bytes_of(BT_MXFP4) * (N_COLS / BT_MXFP4_BLOCK) + N_ROWS * N_COLS / BT_MXFP4_BLOCK;
+    b->zero = map(N_TOKENS * KEY_DIM * 4);
     b->near_one = map(n_near);
     for (size_t i = 0; i < n_near; i++) b->near_one[i] = (uint8_t)(120 + i % 7);
     b->scratch = malloc(b->n_threads * sizeof *b->scratch);
