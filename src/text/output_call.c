@@ -11,6 +11,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "text/output.h"
 #include "text/output_state.h"
 
@@ -117,7 +118,9 @@ static void close_key(bt_reply *r, size_t end)
     r->key_size = key.size;
     r->has_type = false;
     r->state = BT_REPLY_KEY_DONE;
-    if (key.size == 0 || !bt_reply_add_key(r, &r->output, r->key_at, key.size)) lose(r, end);
+    /* Bytes that are no text would be told as U+FFFD: two such keys could become one. */
+    bool is_text = key.size > 0 && bt_utf8_valid_prefix(key.text, key.size) == key.size;
+    if (!is_text || !bt_reply_add_key(r, &r->output, r->key_at, key.size)) lose(r, end);
 }
 
 static void close_type(bt_reply *r, size_t end)

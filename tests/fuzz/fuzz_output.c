@@ -1,6 +1,7 @@
 /*
  * The reader of answers: whatever comes, in two pieces cut anywhere, the ranges of events are the whole output, the
- * message is the same as for the output in one piece, and content holds no tag. Byte 0 gives options, byte 1 the cut.
+ * message is the same as for the output in one piece, content holds no tag, and the work is linear. Byte 0 gives options
+ * and the family, byte 1 the cut.
  */
 #include "fuzz.h"
 
@@ -33,10 +34,12 @@ static void take(const bt_reply_event *events, size_t n, size_t *at, bt_text *co
     }
 }
 
+static const char *const families[] = {"k2_horizon", "kimi_k3", "kimi_linear", "llama"};
+
 /* The message, to be freed. */
 static char *read_output(const char *text, size_t size, size_t cut, unsigned flags)
 {
-    const bt_grammar *g = bt_grammar_of("k2_horizon");
+    const bt_grammar *g = bt_grammar_of(families[flags >> 4 & 3]);
     const bt_reply_options o = {.tools = (flags & 1) != 0 ? tools : NULL,
                                 .tools_size = sizeof tools - 1,
                                 .is_reasoning = (flags & 2) != 0,
@@ -60,6 +63,7 @@ static char *read_output(const char *text, size_t size, size_t cut, unsigned fla
         check(content.size == 0 || memmem(content.data, content.size, tag, strlen(tag)) == NULL);
     }
     check(bt_reply_message(r, "call_", &message, &message_size, NULL) == BT_OK);
+    check(bt_reply_n_steps(r) <= 400 * (uint64_t)(size + 1));
     bt_reply_close(r);
     bt_text_free(&content);
     return message;

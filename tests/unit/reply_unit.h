@@ -75,15 +75,15 @@ static inline void unit_reply_event(unit_reply *u, const bt_reply_event *v, cons
 }
 
 /* The pieces end at cuts[0] < cuts[1] < ...; the last one at size. */
-static inline unit_reply unit_read_reply(const bt_reply_options *o, const char *output, size_t size, const size_t *cuts,
-                                         size_t n_cuts, bool is_cut)
+static inline unit_reply unit_read_reply_of(const char *family, const bt_reply_options *o, const char *output,
+                                            size_t size, const size_t *cuts, size_t n_cuts, bool is_cut)
 {
     unit_reply u = {0};
     bt_reply *r = NULL;
     bt_error e;
     size_t at = 0, from = 0, n, message_size;
     const bt_reply_event *events;
-    if (bt_reply_open_with(bt_grammar_of("k2_horizon"), o, &r, &e) != BT_OK) fail_msg("%s", e.message);
+    if (bt_reply_open_with(bt_grammar_of(family), o, &r, &e) != BT_OK) fail_msg("%s", e.message);
     for (size_t i = 0; i <= n_cuts; i++) {
         size_t to = i < n_cuts ? cuts[i] : size;
         if (bt_reply_push(r, output + from, to - from, &events, &n, &e) != BT_OK) fail_msg("%s", e.message);
@@ -103,6 +103,12 @@ static inline unit_reply unit_read_reply(const bt_reply_options *o, const char *
     return u;
 }
 
+static inline unit_reply unit_read_reply(const bt_reply_options *o, const char *output, size_t size, const size_t *cuts,
+                                         size_t n_cuts, bool is_cut)
+{
+    return unit_read_reply_of("k2_horizon", o, output, size, cuts, n_cuts, is_cut);
+}
+
 static inline void unit_expect_same(const unit_reply *a, const unit_reply *b)
 {
     assert_string_equal(a->message, b->message);
@@ -111,13 +117,18 @@ static inline void unit_expect_same(const unit_reply *a, const unit_reply *b)
     assert_int_equal(a->n_incomplete, b->n_incomplete);
 }
 
-static inline bool unit_holds_tag(const char *text, size_t size)
+static inline bool unit_holds_tag_of(const char *family, const char *text, size_t size)
 {
-    const bt_grammar *g = bt_grammar_of("k2_horizon");
+    const bt_grammar *g = bt_grammar_of(family);
     for (size_t i = 0; i < g->n_tags; i++) {
         if (size > 0 && memmem(text, size, g->tags[i].text, strlen(g->tags[i].text)) != NULL) return true;
     }
     return false;
+}
+
+static inline bool unit_holds_tag(const char *text, size_t size)
+{
+    return unit_holds_tag_of("k2_horizon", text, size);
 }
 
 #endif
