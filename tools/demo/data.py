@@ -676,7 +676,7 @@ def ask_weather(rnd, t):
 def calculation(rnd):
     """(expression, result as the tool prints it)."""
     kind = rnd.choice("+-*/**")
-    n = rnd.choice([10, 100, 100, 1000, 1000, 10000])
+    n = rnd.choice([100, 1000, 10000] if rnd.held else [10, 100, 100, 1000, 1000, 10000])
     while True:
         a, b = rnd.randrange(2, n), rnd.randrange(2, rnd.choice([10, n]))
         if kind == "/":
