@@ -159,6 +159,7 @@ static bt_status write_session(bt_chat_app *c, const char *path, size_t *size)
     bt_talk_write(c->talk, &messages);
     if (st == BT_OK && !bt_text_ok(&messages))
         st = bt_fail(&c->app.error, BT_ERR_MEMORY, "no memory for the conversation");
+    if (st == BT_OK) st = bt_talk_forget(c->talk, c->chat, c->app.session, c->effort_options, &c->app.error);
     if (st == BT_OK) st = bt_session_snapshot(c->app.session, &snapshot, &f.snapshot_size, &c->app.error);
     if (st == BT_OK) {
         f.messages = messages.data;

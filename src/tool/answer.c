@@ -47,9 +47,8 @@ bt_status bt_answer_fits(const bt_prompt *p, size_t context, bt_error *e)
         p->n_ids, context);
 }
 
-/* Leaves in the session what the prompt begins with. One id of the prompt is left over, to get logits from, unless they
- * are there. */
-static bt_status keep_known(bt_session *s, const bt_prompt *p, size_t *n_known, bt_error *e)
+/* One id of the prompt is left over, to get logits from, unless they are there. */
+bt_status bt_answer_keep_known(bt_session *s, const bt_prompt *p, size_t *n_known, bt_error *e)
 {
     const int32_t *ids = bt_session_ids(s);
     size_t length = bt_session_length(s), n = 0;
@@ -108,7 +107,7 @@ bt_status bt_answer_make(const bt_prompt *p, const bt_answer_options *o, bt_answ
     *out = (bt_answer){.n_prompt = p->n_ids, .finish_reason = "length"};
     if (p->n_ids == 0) return bt_fail(e, BT_ERR_USAGE, "the conversation is empty: it has no token");
     bt_status st = bt_answer_fits(p, o->context, e);
-    if (st == BT_OK) st = keep_known(o->session, p, &out->n_known, e);
+    if (st == BT_OK) st = bt_answer_keep_known(o->session, p, &out->n_known, e);
     if (st != BT_OK) return st;
     answering w = {.o = o, .status = BT_OK, .error = e};
     st = bt_reply_open(o->chat, p, &w.reply, e);

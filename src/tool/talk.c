@@ -218,8 +218,7 @@ bt_status bt_talk_read(bt_talk *t, const char *json, size_t size, bt_error *e)
 
 /* ---- answers ----------------------------------------------------------------------------------------------------- */
 
-static bt_status render(const bt_talk *t, const bt_answer_options *o, const char *template_options, bt_prompt *p,
-                        bt_error *e)
+static bt_status render(const bt_talk *t, const bt_chat *c, const char *template_options, bt_prompt *p, bt_error *e)
 {
     bt_text messages = {0};
     bt_talk_write(t, &messages);
@@ -232,7 +231,7 @@ static bt_status render(const bt_talk *t, const bt_answer_options *o, const char
             .options = template_options,
             .options_size = template_options != NULL ? strlen(template_options) : 0,
         };
-        st = bt_chat_render(o->chat, &request, p, e);
+        st = bt_chat_render(c, &request, p, e);
     }
     bt_text_free(&messages);
     return st;
@@ -243,7 +242,7 @@ bt_status bt_talk_answer(bt_talk *t, const bt_answer_options *o, const char *tem
 {
     bt_prompt prompt = {0};
     *out = (bt_answer){.n_prompt = 0};
-    bt_status st = render(t, o, template_options, &prompt, e);
+    bt_status st = render(t, o->chat, template_options, &prompt, e);
     if (st == BT_OK && warn != NULL && prompt.warnings[0] != '\0') warn(o->user, prompt.warnings);
     if (st == BT_OK) st = bt_answer_make(&prompt, o, out, e);
     if (out->message != NULL) {
@@ -251,6 +250,20 @@ bt_status bt_talk_answer(bt_talk *t, const bt_answer_options *o, const char *tem
         bt_status added = bt_talk_add(t, out->message, out->size, st == BT_OK ? e : &later);
         if (st == BT_OK) st = added;
     }
+    bt_prompt_free(&prompt);
+    return st;
+}
+
+bt_status bt_talk_forget(const bt_talk *t, const bt_chat *c, bt_session *s, const char *template_options, bt_error *e)
+{
+    bt_prompt prompt = {0};
+    bt_error refusal;
+    size_t n_known;
+    bt_status st = BT_OK;
+    if (t->n > 0) st = render(t, c, template_options, &prompt, &refusal);
+    if (st == BT_ERR_MEMORY) return bt_fail(e, st, "%s", refusal.message);
+    /* Nothing was said yet, or what there is cannot be rendered: then nothing is known. */
+    st = prompt.ids != NULL ? bt_answer_keep_known(s, &prompt, &n_known, e) : bt_session_rewind(s, 0, NULL, e);
     bt_prompt_free(&prompt);
     return st;
 }

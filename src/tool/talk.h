@@ -36,4 +36,7 @@ typedef void (*bt_warn_fn)(void *user, const char *lines);
 bt_status bt_talk_answer(bt_talk *t, const bt_answer_options *o, const char *template_options, bt_warn_fn warn,
                          bt_answer *out, bt_error *e);
 
+/* Rewinds the session to what the talk still has, so that a snapshot of it holds nothing that was taken back. */
+bt_status bt_talk_forget(const bt_talk *t, const bt_chat *c, bt_session *s, const char *template_options, bt_error *e);
+
 #endif

@@ -53,7 +53,8 @@ def safe(text):
 
 def seen(lines):
     """Without what differs from run to run."""
-    return [re.sub(r"[\d.]+/s; prompt \d+ new, \d+ known", "N/s", line) for line in lines]
+    lines = [re.sub(r"[\d.]+/s; prompt \d+ new, \d+ known", "N/s", line) for line in lines]
+    return [re.sub(r" \d+ tokens(, [\d.]+ [kM]?B)?$", lambda m: " N tokens, N B" if m.group(1) else " N tokens", line) for line in lines]
 
 
 def after_hello(screen):
@@ -145,20 +146,30 @@ def test_conversation(model, home):
     t.until_prompt()
     e.line("> /undo").line("your last message and its answer are taken back; 4 messages are left")
     compare("chat: screen after undo", t, e.end())
+    e.screen.feed("\b\b")
     t.say("/save " + saved)
     check("chat: saved", t.until_text("saved: ") and t.until_prompt(), t.screen.text()[-3:])
+    e.line("> /save " + saved).line(f"saved: {saved}, 4 messages, N tokens, N B")
+    compare("chat: screen after save", t, e.end())
+    n_saved = next((int(m.group(1)) for m in map(re.compile(r"saved: .*, (\d+) tokens,").match, t.screen.text()) if m), 0)
+    n_max = second["usage"]["prompt_tokens"] + N + len("\n[assistant]")
+    check("chat: what was taken back is not in the file", 0 < n_saved <= n_max, n_saved, n_max)
     check("chat: the file is there, and nothing beside it", os.listdir(home) == ["talk.session"] or
           sorted(os.listdir(home)) == ["baltoro", "talk.session"], os.listdir(home))
+    e.screen.feed("\b\b")
     t.say("last")
     check("chat: a turn after undo", t.until_prompt())
-    check("chat: undone messages are gone", safe(fourth["message"]["content"]).split("\n")[0][:90] in
-          "\n".join(t.screen.text()) and sum(counts(t.screen)[-1]) == fourth["usage"]["prompt_tokens"],
-          counts(t.screen)[-1], fourth["usage"])
+    e.line("> last").answer(fourth["message"]["content"], fourth["usage"]["prompt_tokens"])
+    compare("chat: screen after a turn after undo", t, e.end())
     again = counts(t.screen)[-1]
+    check("chat: undone messages are gone", sum(again) == fourth["usage"]["prompt_tokens"], again, fourth["usage"])
+    e.screen.feed("\b\b")
     t.say("/undo")
     t.until_prompt()
+    e.line("> /undo").line("your last message and its answer are taken back; 4 messages are left")
     t.say("/quit")
     check("chat: quit ends with 0", t.finish() == 0)
+    compare("chat: screen at the end", t, e.line("> /quit").end(""))
     check("chat: the terminal is as it was", t.is_restored())
     check("chat: nothing but answers was dimmed", "hello" not in t.screen.dim_text())
     t.close()
@@ -166,13 +177,16 @@ def test_conversation(model, home):
     t = Terminal("chat", model, *WORDS, XDG_STATE_HOME=home)
     t.until_prompt()
     t.say("/load " + saved)
-    check("load: says what it has", t.until_text("loaded: ") and "4 messages" in "\n".join(t.screen.text()))
     t.until_prompt()
+    e = Expected().line("> /load " + saved).line(f"loaded: {saved}, 4 messages, N tokens")
+    compare("load: says what it has", t, e.end())
+    e.screen.feed("\b\b")
     t.say("last")
     check("load: goes on", t.until_prompt())
+    e.line("> last").answer(fourth["message"]["content"], fourth["usage"]["prompt_tokens"])
+    compare("load: says the same", t, e.end())
     new, known = counts(t.screen)[-1]
     check("load: as without loading", new + known == sum(again) and new <= again[0] and known > 0, (new, known), again)
-    check("load: says the same", safe(fourth["message"]["content"]).split("\n")[0][:90] in "\n".join(t.screen.text()))
     t.send("\033[A")  # the history of the process before, and of this one
     check("history: recalls the last message", t.until(lambda t: t.screen.text()[-1] == "> last"), t.screen.text()[-1])
     t.send("\025")
@@ -235,13 +249,17 @@ def test_other_model(model, saved):
 def test_interrupt(home):
     """A model that never ends, at a context that takes it long."""
     model = make_model(eos_token_id=5, max_position_embeddings=65536)
-    t = Terminal("chat", model, "--temperature", "1", "--seed", "3", "-c", "65536", XDG_STATE_HOME=home)
+    t = Terminal("chat", model, "--temperature", "0", "-c", "65536", XDG_STATE_HOME=home)
     t.until_prompt()
     begin = len(t.raw)
     t.say("go on")
     t.until(lambda t: len(t.raw) > begin + 200)
     t.send("\003")
     check("Ctrl-C stops the answer", t.until_text("; interrupted]") and t.until_prompt(), t.screen.text()[-2:])
+    n = next((int(m.group(1)) for m in map(re.compile(r"\[(\d+) tokens").match, t.screen.text()) if m), 0)
+    told = ask(model, [user("go on")], "-n", n)
+    e = Expected().line("> go on").answer(told["message"]["content"], told["usage"].get("prompt_tokens"), 65536, "; interrupted", n)
+    compare("Ctrl-C: the screen holds what was said until then", t, e.end())
     t.say("/stats")
     check("Ctrl-C keeps what was said", t.until_text("2 messages"), t.screen.text()[-8:])
     t.until_prompt()
@@ -262,6 +280,63 @@ def test_interrupt(home):
     t.until_text("; interrupted]")
     t.send("\003")
     check("Ctrl-C in an answer and after it: 130", t.finish() == 130 and t.is_restored(), t.process.returncode)
+    t.close()
+
+
+# ---- messages that get no answer -------------------------------------------------------------------------------------
+
+def test_taken_back(home):
+    """A message for which there is no room, or that the template refuses, or whose prompt was interrupted, is gone from the
+    conversation, and the person is told; what was said before stays, and the conversation goes on."""
+    model = make_model("{% for m in messages %}{% if m.content == 'no' %}{{ raise_exception('not that') }}{% endif %}"
+                       "{{ '[' + m.role + ']' + m.content + '\n' }}{% endfor %}{{ '[assistant]' }}",
+                       eos_token_id=5, max_position_embeddings=65536)
+    talk = [user("hello")]
+    first = ask(model, talk)
+    second = ask(model, talk + [first["message"], user("short")])
+    context = second["usage"]["prompt_tokens"] + N + 5
+    t = Terminal("chat", model, *WORDS, "-c", context, XDG_STATE_HOME=home)
+    t.until_prompt()
+    t.say("hello")
+    t.until_prompt()
+    e = Expected().line("> hello").answer(first["message"]["content"], first["usage"]["prompt_tokens"], context)
+    for text, why in (("x" * 80, None), ("no", "not that")):
+        t.say(text)
+        check(f"{text[:3]}: taken back", t.until_text("your message is taken back") and t.until_prompt(), t.screen.text()[-4:])
+        shown = "\n".join(t.screen.text()[-4:]).replace("\n", "")
+        check(f"{text[:3]}: and why", (why or f"the context holds {context}") in shown, shown)
+        t.say("/stats")
+        t.until_prompt()
+        check(f"{text[:3]}: only what was answered is left", any("; 2 messages" in line for line in t.screen.text()[-6:]),
+              t.screen.text()[-8:])
+    at = len(t.screen.text()) - 1
+    t.say("short")
+    t.until_prompt()
+    e = Expected().line("> short").answer(second["message"]["content"], second["usage"]["prompt_tokens"], context)
+    got = seen(t.screen.text()[at:])
+    check("and the next answer knows nothing of them", got == e.end(), got, e.screen.text())
+    t.say("/quit")
+    check("which is no failure", t.finish() == 0)
+    t.close()
+
+    t = Terminal("chat", model, *WORDS, "-c", "65536", XDG_STATE_HOME=home)
+    t.until_prompt()
+    t.send("\033[200~" + "line of a long text\r" * 3000 + "\033[201~")
+    t.until_text("> [paste 1: 3000 lines]")
+    t.say("")
+    check("a long prompt shows how far it is", t.until_text("prompt: "), t.screen.text()[-3:])
+    t.send("\003")
+    check("Ctrl-C before the answer", t.until_text("interrupted before the answer began")
+          and t.until_text("your message is taken back") and t.until_prompt(), t.screen.text()[-4:])
+    t.say("/stats")
+    check("leaves nothing behind", t.until_text("; 0 messages"), t.screen.text()[-8:])
+    t.until_prompt()
+    t.say("hello")
+    t.until_prompt()
+    check("and the conversation goes on", safe(first["message"]["content"]).split("\n")[0][:90] in "\n".join(t.screen.text()),
+          t.screen.text()[-4:])
+    t.say("/quit")
+    t.finish()
     t.close()
 
 
@@ -357,6 +432,7 @@ def main():
         test_damage(model, saved)
         test_other_model(model, saved)
     test_interrupt(home)
+    test_taken_back(home)
     test_reasoning(home)
     test_narrow(model, home)
     test_no_history(model)
