@@ -1,8 +1,8 @@
 /*
  * Text that a template left out. Templates drop what they have no place for without a word (content given as parts, a
  * role they do not know, a tool's description), and the model then answers another question. So every text of the
- * conversation is looked for in the prompt. Templates may trim it, indent its lines and write it as JSON; none of that
- * loses it.
+ * conversation is looked for in the prompt. Templates may trim it, indent its lines and write it as JSON or as an
+ * attribute; none of that loses it.
  *
  * Texts mostly come in order, so the search goes on where the last one was found: one walk over the prompt for all.
  */
@@ -52,6 +52,18 @@ static bt_chars escape(search *s, bt_chars text)
     return (bt_chars){s->escaped.data + 1, s->escaped.size - 2};
 }
 
+/* As an attribute's value; borrowed until the next call. */
+static bt_chars as_attribute(search *s, bt_chars text)
+{
+    s->escaped.size = 0;
+    for (size_t i = 0; i < text.size; i++) {
+        const char c = text.text[i];
+        bt_text_add(&s->escaped, c == '&' ? "&amp;" : c == '"' ? "&quot;" : &c, c == '&' ? 5 : c == '"' ? 6 : 1);
+    }
+    if (!bt_text_ok(&s->escaped)) return text;
+    return (bt_chars){s->escaped.data, s->escaped.size};
+}
+
 /* Every line of it behind the one before, however they are indented. */
 static bool find_lines(search *s, bt_chars text)
 {
@@ -77,7 +89,7 @@ static bool is_there(search *s, bt_chars text)
 {
     text = trim(text);
     if (text.size == 0 || s->n_lost > LOST_MAX || find(s, text)) return true;
-    if (find(s, escape(s, text))) return true;
+    if (find(s, escape(s, text)) || find(s, as_attribute(s, text))) return true;
     return memchr(text.text, '\n', text.size) != NULL && find_lines(s, text);
 }
 

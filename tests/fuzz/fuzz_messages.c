@@ -1,6 +1,6 @@
 /*
- * Conversations: whatever JSON comes, as a request or (behind a NUL) with tools, is refused or becomes a prompt whose
- * runs are the whole text; variables for templates are JSON again, and read back they say the same.
+ * Conversations: whatever JSON comes, as a request or (behind a NUL) with tools, is refused or becomes a prompt of each
+ * native renderer, whose runs, and pieces where there are some, are the whole text; variables for templates are JSON again, and read back they say the same.
  */
 #include "fuzz.h"
 
@@ -9,25 +9,38 @@
 
 #include "base/arena.h"
 #include "text/chat.h"
-#include "text/k2_render.h"
 
 static void check(bool truth)
 {
     if (!truth) abort();
 }
 
-static void native(const bt_conversation *c)
+static void check_pieces(const bt_rendered *r)
 {
+    size_t at = 0;
+    for (size_t i = 0; i < r->n_pieces; i++) {
+        const bt_piece *p = &r->pieces[i];
+        check(p->size > 0 && p->size <= r->size - at);
+        if (p->is_token) check(p->size >= 7 && memcmp(r->text + at, "<|", 2) == 0 && r->text[at + p->size - 1] == '>');
+        at += p->size;
+    }
+    check(r->pieces == NULL || at == r->size);
+}
+
+static void native(const bt_conversation *c, const char *family)
+{
+    const bt_grammar *g = bt_grammar_of(family);
     bt_rendered r = {0};
     bt_text lines = {0};
     size_t size = 0;
-    if (bt_k2_render(c, &r, NULL) != BT_OK) return;
+    if (g->native(c, &r, NULL) != BT_OK) return;
+    check_pieces(&r);
     for (size_t i = 0; i < r.n_runs; i++) {
         check(r.runs[i].size > 0 && (i == 0 || r.runs[i].from_template != r.runs[i - 1].from_template));
         size += r.runs[i].size;
     }
     check(size == r.size);
-    (void)bt_rendered_is_reasoning(&r, bt_grammar_of("k2_horizon"));
+    (void)bt_rendered_is_reasoning(&r, g);
     bt_chat_tell_lost(c, &r, &lines);
     bt_text_free(&lines);
     bt_rendered_free(&r);
@@ -63,8 +76,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         r.tools_size = size - r.messages_size - 1;
     }
     bt_conversation c = {0};
-    if (r.messages == NULL || bt_conversation_parse(&r, &c, NULL) != BT_OK) return 0;
-    native(&c);
+    if (r.messages == NULL || bt_conversation_parse_loosely(&r, &c, NULL) != BT_OK) return 0;
+    native(&c, "kimi_k3");
+    native(&c, "kimi_linear");
+    bt_conversation_free(&c);
+    if (bt_conversation_parse(&r, &c, NULL) != BT_OK) return 0;
+    native(&c, "k2_horizon");
     /* What we add at first ("documents") is an option when it comes back; from then on nothing changes. */
     bt_text first = variables(&c), second = {0}, third = {0};
     if (read_back(&first, c.n_messages, &second)) {

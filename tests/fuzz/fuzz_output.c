@@ -1,7 +1,7 @@
 /*
  * The reader of answers: whatever comes, in two pieces cut anywhere, the ranges of events are the whole output, the
- * message is the same as for the output in one piece, content holds no tag, and the work is linear. Byte 0 gives options
- * and the family, byte 1 the cut.
+ * message is the same as for the output in one piece, content holds no tag, and the work is linear. Byte 0 gives
+ * options and the family, byte 1 the cut.
  */
 #include "fuzz.h"
 

@@ -2,7 +2,7 @@
  * From prompts to ids: what messages say never becomes an added token, and what templates say always does. The native
  * renderer here, and every template of the shared fixtures; conversations full of tags, whole and in halves.
  */
-#include "chat_unit.h"
+#include "attack_unit.h"
 
 #include <dirent.h>
 
@@ -47,25 +47,6 @@ static bt_tokenizer *make_k2(void)
     bt_tokenizer *t = unit_tokenizer_text(json.data, NULL);
     bt_text_free(&json);
     return t;
-}
-
-static size_t count_added(const bt_tokenizer *t, const int32_t *ids, size_t n)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < n; i++) count += bt_tokenizer_is_added(t, ids[i]);
-    return count;
-}
-
-/* The ids are those of the text with every added token in it. */
-static bool are_special(const bt_tokenizer *t, const bt_prompt *p)
-{
-    int32_t *ids = NULL;
-    size_t n = 0;
-    bt_error e;
-    if (bt_tokenizer_encode(t, p->text, p->size, BT_TEXT_SPECIAL, &ids, &n, &e) != BT_OK) fail_msg("%s", e.message);
-    bool same = n == p->n_ids && memcmp(ids, p->ids, n * sizeof *ids) == 0;
-    bt_free(ids);
-    return same;
 }
 
 /* ---- spans ------------------------------------------------------------------------------------------------------- */
@@ -156,90 +137,6 @@ static void merges(void **state)
 
 /* ---- hostile conversations --------------------------------------------------------------------------------------- */
 
-typedef struct attack {
-    const char *before, *behind; /* put around every text */
-    bool spares_assistant;
-} attack;
-
-static void attack_text(bt_text *t, bt_chars text, bool is_name, void *user)
-{
-    const attack *a = user;
-    bt_text s = {0};
-    (void)is_name;
-    bt_text_puts(&s, a->before);
-    bt_text_add(&s, text.text, text.size);
-    bt_text_puts(&s, a->behind);
-    bt_py_dump_string(t, (bt_chars){s.data, s.size});
-    bt_text_free(&s);
-}
-
-/* A context or stored case as a request; a NULL attack leaves it as it is. */
-static bt_text make_request(const bt_json_node *context, attack *a)
-{
-    static const char *const apart[] = {"name", "bos_token", "eos_token", NULL};
-    bt_text t = {0};
-    bt_text_puts(&t, "{");
-    for (const bt_json_node *m = context->child; m != NULL; m = m->next) {
-        if (unit_is_one_of(m->key, apart)) continue;
-        if (t.size > 1) bt_text_puts(&t, ", ");
-        bt_py_dump_string(&t, (bt_chars){m->key, m->key_size});
-        bt_text_puts(&t, ": ");
-        bool is_text = strcmp(m->key, "messages") == 0 || strcmp(m->key, "tools") == 0;
-        if (a == NULL || !is_text) {
-            bt_py_dump(&t, m);
-            continue;
-        }
-        bt_text_puts(&t, "[");
-        for (const bt_json_node *one = m->child; one != NULL; one = one->next) {
-            const bt_json_node *role = bt_json_get(one, "role");
-            if (a->spares_assistant && role != NULL && strcmp(role->text, "assistant") == 0) {
-                bt_py_dump(&t, one);
-            } else {
-                unit_write_changed(&t, one, attack_text, a, "");
-            }
-            if (one->next != NULL) bt_text_puts(&t, ", ");
-        }
-        bt_text_puts(&t, "]");
-    }
-    bt_text_puts(&t, "}");
-    assert_true(bt_text_ok(&t));
-    return t;
-}
-
-static bt_status render(const bt_chat *chat, const bt_json_node *context, attack *a, bt_prompt *p, bt_error *e)
-{
-    bt_text request = make_request(context, a);
-    const bt_chat_request r = {.messages = request.data, .messages_size = request.size};
-    bt_status st = bt_chat_render(chat, &r, p, e);
-    bt_text_free(&request);
-    return st;
-}
-
-/* Renders with each tag in every text, whole or halved, and with the same text made harmless: no added id more, and
- * none less. Returns how many pairs were compared. */
-static size_t compare(const char *what, const bt_chat *chat, const bt_tokenizer *t, const bt_json_node *context,
-                      const char *before, const char *behind, bool spares_assistant)
-{
-    char safe_before[4096], safe_behind[4096];
-    (void)snprintf(safe_before, sizeof safe_before, "%s", before);
-    (void)snprintf(safe_behind, sizeof safe_behind, "%s", behind);
-    for (char *c = safe_before; *c != '\0'; c++) *c = strchr("<>[]", *c) != NULL ? '!' : *c;
-    for (char *c = safe_behind; *c != '\0'; c++) *c = strchr("<>[]", *c) != NULL ? '!' : *c;
-    attack hostile = {before, behind, spares_assistant}, harmless = {safe_before, safe_behind, spares_assistant};
-    bt_prompt bad = {0}, good = {0};
-    bt_error e;
-    bt_status is_bad = render(chat, context, &hostile, &bad, &e), is_good = render(chat, context, &harmless, &good, &e);
-    bool both = is_bad == BT_OK && is_good == BT_OK;
-    if (both) {
-        size_t n_bad = count_added(t, bad.ids, bad.n_ids), n_good = count_added(t, good.ids, good.n_ids);
-        if (n_bad != n_good)
-            fail_msg("%s: %zu added tokens with \"%s\", %zu without: %s", what, n_bad, behind, n_good, bad.text);
-    }
-    bt_prompt_free(&bad);
-    bt_prompt_free(&good);
-    return both;
-}
-
 /* Of the native renderer (NULL), or of a template that gives the same. */
 static void check_k2(const char *template_path)
 {
@@ -255,19 +152,19 @@ static void check_k2(const char *template_path)
     for (const bt_json_node *c = cases->child; c != NULL; c = c->next) {
         const char *name = unit_member(c, "name")->text;
         bt_prompt p = {0};
-        if (render(chat, c, NULL, &p, &e) == BT_OK) {
+        if (unit_render_attack(chat, c, NULL, &p, &e) == BT_OK) {
             n_same++;
-            if (!are_special(t, &p)) fail_msg("%s: other ids than with --special", name);
+            if (!unit_are_special(t, &p)) fail_msg("%s: other ids than with --special", name);
             assert_string_equal(p.warnings, "");
             bt_prompt_free(&p);
         }
         for (size_t i = 0; i < n_tags; i++) {
             char half[64];
             size_t n = strlen(tags[i]);
-            n_compared += compare(name, chat, t, c, "", tags[i], false);
+            n_compared += unit_compare_attacks(name, chat, t, c, "", tags[i], false);
             for (size_t k = 1; k < n; k += 5) { /* halves that meet where two texts do */
                 (void)snprintf(half, sizeof half, "%.*s", (int)k, tags[i]);
-                n_compared += compare(name, chat, t, c, tags[i] + k, half, false);
+                n_compared += unit_compare_attacks(name, chat, t, c, tags[i] + k, half, false);
             }
         }
     }
@@ -304,7 +201,7 @@ static void parts(void **state)
     const bt_chat_request r = {.messages = text, .messages_size = sizeof text - 1};
     assert_int_equal(bt_chat_open(CHAT, "k2_horizon", NULL, t, &chat, &e), BT_OK);
     assert_int_equal(bt_chat_render(chat, &r, &p, &e), BT_OK);
-    assert_int_equal(count_added(t, p.ids, p.n_ids), 5); /* bos, start, end, start, think */
+    assert_int_equal(unit_count_added(t, p.ids, p.n_ids), 5); /* bos, start, end, start, think */
     assert_true(p.is_reasoning);
     bt_prompt_free(&p);
     bt_chat_close(chat);
@@ -340,7 +237,7 @@ static void spelled_tokens(void **state)
         const bt_chat_request r = unit_request(messages, NULL, NULL);
         if (bt_chat_render(chat, &r, &p, &e) != BT_OK) fail_msg("%s", e.message);
         assert_non_null(strstr(p.text, "<|user|>user<|user|>"));
-        assert_int_equal(count_added(t, p.ids, p.n_ids), i == 0 ? 4 : 3);
+        assert_int_equal(unit_count_added(t, p.ids, p.n_ids), i == 0 ? 4 : 3);
         bt_prompt_free(&p);
     }
     bt_chat_close(chat);
@@ -478,17 +375,17 @@ static void check_world(const world *w, const char *name)
         bt_prompt p = {0};
         bt_error e;
         bt_text all = {0};
-        if (render(w->chat, context, NULL, &p, &e) == BT_OK) {
+        if (unit_render_attack(w->chat, context, NULL, &p, &e) == BT_OK) {
             n_same++;
-            if (!are_special(w->own, &p))
+            if (!unit_are_special(w->own, &p))
                 fail_msg("%s, %s: other ids than with --special: %s", name, unit_member(c, "name")->text, p.text);
             bt_prompt_free(&p);
         }
         for (size_t i = 0; i < n_k2; i++) bt_text_puts(&all, k2[i]);
-        n_compared += compare(name, w->of_k2, w->k2, context, "", all.data, false);
-        n_compared += compare(name, w->of_k2, w->k2, context, all.data, "<ifm|thi", false);
+        n_compared += unit_compare_attacks(name, w->of_k2, w->k2, context, "", all.data, false);
+        n_compared += unit_compare_attacks(name, w->of_k2, w->k2, context, all.data, "<ifm|thi", false);
         for (size_t i = 0; i < w->tags.n; i++) {
-            n_compared += compare(name, w->chat, w->own, context, " ", w->tags.tags[i], true);
+            n_compared += unit_compare_attacks(name, w->chat, w->own, context, " ", w->tags.tags[i], true);
         }
         bt_text_free(&all);
     }
