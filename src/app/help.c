@@ -8,6 +8,22 @@
 
 enum { WIDTH = 80, INDENT = 30 };
 
+static const char model_is[] =
+    "MODEL is a folder with config.json and safetensors, one .safetensors file with its config.json beside it, or "
+    "ORG/NAME[@REVISION] in the Hugging Face cache";
+
+static const struct {
+    const char *code, *meaning;
+} exits[] = {
+    {"0", "done"},
+    {"1", "failed"},
+    {"2", "wrong usage"},
+    {"3", "model unreadable or unsupported"},
+    {"4", "not enough memory or disk"},
+    {"130", "interrupted"},
+};
+enum { N_EXITS = sizeof exits / sizeof exits[0] };
+
 static bool belongs_to(bt_option id, bt_command c)
 {
     return (bt_option_specs[id].commands >> c & 1u) != 0;
@@ -54,11 +70,15 @@ void bt_help_overview(bt_text *t)
                     "Usage: baltoro COMMAND [MODEL] [options]\n\nCommands:\n");
     for (bt_command c = 0; c < BT_N_COMMANDS; c++)
         bt_text_printf(t, "  %-12s %s\n", bt_commands[c].name, bt_commands[c].summary);
-    bt_text_puts(t, "\nMODEL is a folder with config.json and safetensors, one .safetensors file with its\n"
-                    "config.json beside it, or ORG/NAME[@REVISION] in the Hugging Face cache.\n"
-                    "`baltoro help COMMAND` explains a command and its options.\n\n"
-                    "Exit status: 0 done, 1 failed, 2 wrong usage, 3 model unreadable or unsupported,\n"
-                    "4 not enough memory or disk, 130 interrupted.\n");
+    bt_text words = {0};
+    bt_text_printf(&words, "%s. `baltoro help COMMAND` explains a command and its options.\n\nExit status: ", model_is);
+    for (size_t i = 0; i < N_EXITS; i++)
+        bt_text_printf(&words, "%s%s %s", i > 0 ? ", " : "", exits[i].code, exits[i].meaning);
+    bt_text_puts(&words, ".");
+    bt_text_puts(t, "\n");
+    if (words.data != NULL) add_filled(t, words.data, 0, 0);
+    t->failed = t->failed || words.failed;
+    bt_text_free(&words);
 }
 
 static void add_option(bt_text *t, const bt_option_spec *s)
@@ -343,12 +363,11 @@ void bt_help_man(bt_text *t)
                    "baltoro \\- run K2\\-Horizon and Llama checkpoints on the CPU\n.SH SYNOPSIS\n"
                    ".B baltoro\n.I COMMAND\n.RI [ MODEL ]\n.RI [ options ]\n.SH DESCRIPTION\n",
                    bt_version());
-    add_roff(
-        t,
-        "MODEL is a folder with config.json and safetensors, one .safetensors file with its config.json beside it, or "
-        "ORG/NAME[@REVISION] in the Hugging Face cache, which is looked for at HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE, "
-        "HF_HOME/hub, XDG_CACHE_HOME/huggingface/hub and ~/.cache/huggingface/hub.\n\nThe answer alone goes to "
-        "stdout; notes, statistics and errors go to stderr.\n");
+    add_roff(t, model_is);
+    add_roff(t,
+             ", which is looked for at HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE, HF_HOME/hub, "
+             "XDG_CACHE_HOME/huggingface/hub and ~/.cache/huggingface/hub.\n\nThe answer alone goes to stdout; notes, "
+             "statistics and errors go to stderr.\n");
     man_commands(t);
     bt_text_puts(t, ".SH OPTIONS\n");
     for (bt_option id = 0; id < BT_N_OPTIONS; id++) man_option(t, &bt_option_specs[id]);
@@ -359,8 +378,6 @@ void bt_help_man(bt_text *t)
         add_roff(t, bt_option_specs[id].name);
         bt_text_puts(t, ".\n");
     }
-    bt_text_puts(
-        t, ".TP\n.BR NO_COLOR \", \" TERM=dumb\nNo progress line.\n"
-           ".SH EXIT STATUS\n.TP\n0\nDone.\n.TP\n1\nFailed.\n.TP\n2\nWrong usage.\n.TP\n3\nThe model is unreadable or "
-           "unsupported.\n.TP\n4\nNot enough memory or disk.\n.TP\n130\nInterrupted.\n");
+    bt_text_puts(t, ".TP\n.BR NO_COLOR \", \" TERM=dumb\nNo progress line.\n.SH EXIT STATUS\n");
+    for (size_t i = 0; i < N_EXITS; i++) bt_text_printf(t, ".TP\n%s\n%s\n", exits[i].code, exits[i].meaning);
 }

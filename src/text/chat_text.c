@@ -146,43 +146,6 @@ void bt_py_dump_string(bt_text *t, bt_chars s)
     bt_text_add(t, "\"", 1);
 }
 
-void bt_py_dump(bt_text *t, const bt_json_node *node)
-{
-    bool is_object = node->kind == BT_JSON_OBJECT;
-    switch (node->kind) {
-    case BT_JSON_NULL:
-        bt_text_puts(t, "null");
-        return;
-    case BT_JSON_TRUE:
-        bt_text_puts(t, "true");
-        return;
-    case BT_JSON_FALSE:
-        bt_text_puts(t, "false");
-        return;
-    case BT_JSON_STRING:
-        bt_py_dump_string(t, bt_chars_of(node));
-        return;
-    case BT_JSON_NUMBER:
-        add_number(t, node, "Infinity");
-        return;
-    case BT_JSON_OBJECT:
-    case BT_JSON_ARRAY:
-        break;
-    default:
-        assert(false); /* a tree holds values only */
-    }
-    bt_text_puts(t, is_object ? "{" : "[");
-    for (const bt_json_node *c = node->child; c != NULL; c = c->next) {
-        if (is_object) {
-            bt_py_dump_string(t, (bt_chars){c->key, c->key_size});
-            bt_text_puts(t, ": ");
-        }
-        bt_py_dump(t, c);
-        if (c->next != NULL) bt_text_puts(t, ", ");
-    }
-    bt_text_puts(t, is_object ? "}" : "]");
-}
-
 /* Single quotes, unless only double ones avoid a backslash. */
 static void add_repr(bt_text *t, bt_chars s)
 {
@@ -206,24 +169,33 @@ static void add_repr(bt_text *t, bt_chars s)
     bt_text_add(t, &quote, 1);
 }
 
-static void add_value(bt_text *t, const bt_json_node *node)
+/* What JSON and repr() spell differently. */
+typedef struct spelling {
+    const char *null, *yes, *no, *infinity;
+    void (*add_string)(bt_text *t, bt_chars s);
+} spelling;
+
+static const spelling json = {"null", "true", "false", "Infinity", bt_py_dump_string};
+static const spelling python = {"None", "True", "False", "inf", add_repr};
+
+static void add_node(bt_text *t, const bt_json_node *node, const spelling *s)
 {
     bool is_object = node->kind == BT_JSON_OBJECT;
     switch (node->kind) {
     case BT_JSON_NULL:
-        bt_text_puts(t, "None");
+        bt_text_puts(t, s->null);
         return;
     case BT_JSON_TRUE:
-        bt_text_puts(t, "True");
+        bt_text_puts(t, s->yes);
         return;
     case BT_JSON_FALSE:
-        bt_text_puts(t, "False");
+        bt_text_puts(t, s->no);
         return;
     case BT_JSON_STRING:
-        add_repr(t, bt_chars_of(node));
+        s->add_string(t, bt_chars_of(node));
         return;
     case BT_JSON_NUMBER:
-        add_number(t, node, "inf");
+        add_number(t, node, s->infinity);
         return;
     case BT_JSON_OBJECT:
     case BT_JSON_ARRAY:
@@ -234,13 +206,18 @@ static void add_value(bt_text *t, const bt_json_node *node)
     bt_text_puts(t, is_object ? "{" : "[");
     for (const bt_json_node *c = node->child; c != NULL; c = c->next) {
         if (is_object) {
-            add_repr(t, (bt_chars){c->key, c->key_size});
+            s->add_string(t, (bt_chars){c->key, c->key_size});
             bt_text_puts(t, ": ");
         }
-        add_value(t, c);
+        add_node(t, c, s);
         if (c->next != NULL) bt_text_puts(t, ", ");
     }
     bt_text_puts(t, is_object ? "}" : "]");
+}
+
+void bt_py_dump(bt_text *t, const bt_json_node *node)
+{
+    add_node(t, node, &json);
 }
 
 void bt_py_str(bt_text *t, const bt_json_node *node)
@@ -248,6 +225,6 @@ void bt_py_str(bt_text *t, const bt_json_node *node)
     if (node->kind == BT_JSON_STRING) {
         bt_text_add(t, node->text, node->size);
     } else {
-        add_value(t, node);
+        add_node(t, node, &python);
     }
 }

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
-from cli import MODELS, PROGRAM, check, environment, finish, folder, refused, run  # noqa: E402
+from cli import MODELS, PROGRAM, check, environment, finish, folder, not_run, refused, run  # noqa: E402
 
 COMMANDS = ["run", "logits", "verify", "tokenize", "detokenize", "info", "devices", "bench", "synth", "help", "version"]
 DENSE = os.path.join(MODELS, "k2-dense")
@@ -45,9 +45,11 @@ for shell in ("bash", "zsh", "fish"):
     path = os.path.join(scripts, shell)
     with open(path, "wb") as f:
         f.write(r.out)
-    if shutil.which(shell):
-        syntax = subprocess.run([shell, "-n", path], capture_output=True)
-        check(f"completion for {shell} parses", syntax.returncode == 0, syntax.stderr)
+    if shutil.which(shell) is None:
+        not_run(f"completion for {shell} parses", f"{shell} is not installed")
+        continue
+    syntax = subprocess.run([shell, "-n", path], capture_output=True)
+    check(f"completion for {shell} parses", syntax.returncode == 0, syntax.stderr)
 
 
 def complete(*words):
@@ -55,6 +57,19 @@ def complete(*words):
     return set(r.stdout.split())
 
 
+def complete_fish(line):
+    """The words that fish offers for a line."""
+    words = ["fish", "--no-config", "-c", 'source $argv[1]; complete -C "$argv[2]"', os.path.join(scripts, "fish"), line]
+    r = subprocess.run(words, capture_output=True, text=True)
+    return {offer.split("\t")[0] for offer in r.stdout.splitlines()}
+
+
+if shutil.which("fish"):
+    check("fish completes commands", complete_fish("baltoro de") == {"detokenize", "devices"}, complete_fish("baltoro de"))
+    check("fish completes choices", complete_fish("baltoro run --kv-dtype ") == {"f32", "bf16"})
+    check("fish completes topics", complete_fish("baltoro help ver") == {"verify", "version"})
+else:
+    not_run("completion in fish", "fish is not installed")
 check("completes commands", complete("baltoro", "de") == {"detokenize", "devices"}, complete("baltoro", "de"))
 check("completes options", complete("baltoro", "run", "--top") == {"--top-k", "--top-p"})
 check("completes options of the command only", "--chunk" not in complete("baltoro", "run", "--"))
