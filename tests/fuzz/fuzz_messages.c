@@ -1,6 +1,7 @@
 /*
  * Conversations: whatever JSON comes, as a request or (behind a NUL) with tools, is refused or becomes a prompt of each
- * native renderer, whose runs, and pieces where there are some, are the whole text; variables for templates are JSON again, and read back they say the same.
+ * native renderer, whose runs, and pieces where there are some, are the whole text; variables for templates are JSON
+ * again, and read back they say the same.
  */
 #include "fuzz.h"
 
