@@ -215,18 +215,29 @@ static inline void vf_store_bf16_n(void *p, vf a, size_t n)
  * MXFP4 through bf16, in which every code is exact: two look-ups give the two bytes. One half of a register holds the
  * even columns of a block, the other the odd ones; so a vector has eight neighbours in the order 0 2 4 6 1 3 5 7.
  */
+/* 2^(i - 127) as bits of f32; 255 is NaN */
+#    define FP4_SCALE(i)    (uint32_t)(i) << 23
+#    define FP4_SCALE_4(i)  FP4_SCALE(i), FP4_SCALE((i) + 1), FP4_SCALE((i) + 2), FP4_SCALE((i) + 3)
+#    define FP4_SCALE_16(i) FP4_SCALE_4(i), FP4_SCALE_4((i) + 4), FP4_SCALE_4((i) + 8), FP4_SCALE_4((i) + 12)
+#    define FP4_SCALE_64(i) FP4_SCALE_16(i), FP4_SCALE_16((i) + 16), FP4_SCALE_16((i) + 32), FP4_SCALE_16((i) + 48)
+static const uint32_t fp4_scales[256] = {
+    1u << 22,          FP4_SCALE_64(1),   FP4_SCALE_64(65), FP4_SCALE_64(129), FP4_SCALE_16(193),
+    FP4_SCALE_16(209), FP4_SCALE_16(225), FP4_SCALE_4(241), FP4_SCALE_4(245),  FP4_SCALE_4(249),
+    FP4_SCALE(253),    FP4_SCALE(254),    0x7fc00000u,
+};
+
 typedef struct fp4_vectors {
     vf v0, v1, v2, v3;
 } fp4_vectors;
 
-static inline fp4_vectors fp4_decode(const uint8_t *codes, const uint32_t *scale)
+static inline fp4_vectors fp4_decode(const uint8_t *codes, uint8_t scale)
 {
     const __m256i low = _mm256_broadcastsi128_si256(
         _mm_setr_epi8(0, 0, -128, -64, 0, 64, -128, -64, 0, 0, -128, -64, 0, 64, -128, -64));
     const __m256i high = _mm256_broadcastsi128_si256(
         _mm_setr_epi8(0, 0x3f, 0x3f, 0x3f, 0x40, 0x40, 0x40, 0x40, -128, -65, -65, -65, -64, -64, -64, -64));
     const __m256i shift = _mm256_setr_epi32(0, 0, 0, 0, 4, 4, 4, 4), zero = _mm256_setzero_si256();
-    const vf s = _mm256_castsi256_ps(_mm256_set1_epi32((int)*scale));
+    const vf s = _mm256_castsi256_ps(_mm256_set1_epi32((int)fp4_scales[scale]));
     __m256i c = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)codes));
     c = _mm256_and_si256(_mm256_srlv_epi32(c, shift), _mm256_set1_epi8(15));
     const __m256i l = _mm256_shuffle_epi8(low, c), h = _mm256_shuffle_epi8(high, c);
@@ -240,7 +251,7 @@ static inline fp4_vectors fp4_decode(const uint8_t *codes, const uint32_t *scale
 }
 
 /* acc + a block of codes times 32 arranged activations */
-static inline vf fp4_multiply(vf acc, const uint8_t *codes, const uint32_t *scale, const float *x)
+static inline vf fp4_multiply(vf acc, const uint8_t *codes, uint8_t scale, const float *x)
 {
     const fp4_vectors w = fp4_decode(codes, scale);
     acc = vf_fma(w.v0, vf_load(x), acc);
@@ -249,7 +260,7 @@ static inline vf fp4_multiply(vf acc, const uint8_t *codes, const uint32_t *scal
     return vf_fma(w.v3, vf_load(x + 3 * W), acc);
 }
 
-static inline void fp4_widen(float *y, const uint8_t *codes, const uint32_t *scale)
+static inline void fp4_widen(float *y, const uint8_t *codes, uint8_t scale)
 {
     const fp4_vectors w = fp4_decode(codes, scale);
     vf_store(y, w.v0);

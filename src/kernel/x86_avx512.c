@@ -191,30 +191,58 @@ static inline void vf_store_bf16_n(void *p, vf a, size_t n)
 
 /*
  * MXFP4: the low four bits of a 32-bit index choose from 16 values, so the byte as it is gives the 16 even columns of a
- * block, and moved down by four the odd ones.
+ * block, and moved down by four the odd ones. The values of every scale are a table: loads are free here, a product for
+ * every block is not.
  */
-static inline vf fp4_values(const uint32_t *scale)
-{
-    const vf values = _mm512_setr_ps(0.0f, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6);
-    return _mm512_mul_ps(values, _mm512_castsi512_ps(_mm512_set1_epi32((int)*scale)));
-}
+#    define FP4_SIGNED(s, sign)                                                                                        \
+        sign 0.0f, sign 0.5f * (s), sign 1.0f * (s), sign 1.5f * (s), sign 2.0f * (s), sign 3.0f * (s),                \
+            sign 4.0f * (s), sign 6.0f * (s)
+#    define FP4_ROW(s)                                                                                                 \
+        {                                                                                                              \
+            FP4_SIGNED(s, +), FP4_SIGNED(s, -)                                                                         \
+        }
+#    define FP4_ROWS_4(s)  FP4_ROW(s), FP4_ROW(2.0f * (s)), FP4_ROW(4.0f * (s)), FP4_ROW(8.0f * (s))
+#    define FP4_ROWS_16(s) FP4_ROWS_4(s), FP4_ROWS_4(0x1p4f * (s)), FP4_ROWS_4(0x1p8f * (s)), FP4_ROWS_4(0x1p12f * (s))
+#    define FP4_ROWS_64(s)                                                                                             \
+        FP4_ROWS_16(s), FP4_ROWS_16(0x1p16f * (s)), FP4_ROWS_16(0x1p32f * (s)), FP4_ROWS_16(0x1p48f * (s))
+#    define FP4_TOP(sign)   sign 0.0f, sign 0x1p125f, sign 0x1p126f, sign 0x1.8p126f, sign 0x1p127f, sign 0x1.8p127f
+#    define FP4_LAST(sign)  sign 0.0f, sign 0x1p126f, sign 0x1p127f, sign 0x1.8p127f
+#    define FP4_INF_2(sign) sign INFINITY, sign INFINITY
+#    define FP4_NAN_4       NAN, NAN, NAN, NAN
+
+static const float fp4_values[256][16] = {
+    FP4_ROWS_64(0x1p-127f),
+    FP4_ROWS_64(0x1p-63f),
+    FP4_ROWS_64(0x1p1f),
+    FP4_ROWS_16(0x1p65f),
+    FP4_ROWS_16(0x1p81f),
+    FP4_ROWS_16(0x1p97f),
+    FP4_ROWS_4(0x1p113f),
+    FP4_ROWS_4(0x1p117f),
+    FP4_ROWS_4(0x1p121f),
+    FP4_ROW(0x1p125f),
+    {FP4_TOP(+), FP4_INF_2(+), FP4_TOP(-), FP4_INF_2(-)},
+    {FP4_LAST(+), FP4_INF_2(+), FP4_INF_2(+), FP4_LAST(-), FP4_INF_2(-), FP4_INF_2(-)},
+    {FP4_NAN_4, FP4_NAN_4, FP4_NAN_4, FP4_NAN_4},
+};
+
 static inline __m512i fp4_indices(const uint8_t *codes)
 {
     return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)codes));
 }
 
 /* acc + a block of codes times 32 arranged activations */
-static inline vf fp4_multiply(vf acc, const uint8_t *codes, const uint32_t *scale, const float *x)
+static inline vf fp4_multiply(vf acc, const uint8_t *codes, uint8_t scale, const float *x)
 {
-    const vf values = fp4_values(scale);
+    const vf values = vf_load(fp4_values[scale]);
     const __m512i i = fp4_indices(codes);
     acc = vf_fma(_mm512_permutexvar_ps(i, values), vf_load(x), acc);
     return vf_fma(_mm512_permutexvar_ps(_mm512_srli_epi32(i, 4), values), vf_load(x + W), acc);
 }
 
-static inline void fp4_widen(float *y, const uint8_t *codes, const uint32_t *scale)
+static inline void fp4_widen(float *y, const uint8_t *codes, uint8_t scale)
 {
-    const vf values = fp4_values(scale);
+    const vf values = vf_load(fp4_values[scale]);
     const __m512i i = fp4_indices(codes);
     vf_store(y, _mm512_permutexvar_ps(i, values));
     vf_store(y + W, _mm512_permutexvar_ps(_mm512_srli_epi32(i, 4), values));

@@ -91,9 +91,11 @@ void check_kimi(const subject *s);
 void check_linear_invariance(const subject *s);
 void check_attention_invariance(const subject *s);
 
-/* Faults to plant (plant.c): name by index, NULL after the last. */
+/* Faults to plant (plant.c; those of check_kimi in plant_kimi.c): name by index, NULL after the last. */
 const char *plant_name(size_t i);
 bool plant_into(bt_kernels *k, const char *name);
+const char *plant_kimi_name(size_t i);
+bool plant_kimi_into(bt_kernels *k, const char *name);
 
 int bench_run(const options *o);
 

@@ -144,9 +144,9 @@ static void check_level(const subject *s)
     check_conversions(s);
     check_elementwise(s);
     check_route(s);
+    check_kimi(s);
     check_linear(s);
     check_attention(s);
-    check_kimi(s);
     check_linear_invariance(s);
     check_attention_invariance(s);
 }

@@ -210,6 +210,28 @@ static void check_dtype(const subject *s, bt_dtype d)
         }
 }
 
+/* Every code with every scale in every column of a block, alone: its exact value comes out. */
+static void check_mxfp4_values(const subject *s, size_t n_x)
+{
+    float x[2 * BT_MXFP4_BLOCK], y[2 * 16];
+    uint8_t codes[16][BT_MXFP4_BLOCK / 2], scales[16];
+    bt_view w = {.data = codes, .scale = scales, .n_rows = 16, .n_cols = BT_MXFP4_BLOCK, .dtype = BT_MXFP4};
+    w.scale_dtype = BT_F8_E8M0;
+    bt_linear a = {.y = y, .x = x, .y_stride = 16, .x_stride = BT_MXFP4_BLOCK, .n_x = n_x, .w = &w};
+    a.scratch = s->scratch;
+    for (size_t k = 0; k < BT_MXFP4_BLOCK; k++) {
+        memset(codes, 0, sizeof codes);
+        for (size_t r = 0; r < 16; r++) codes[r][k / 2] = (uint8_t)(r << (k % 2 * 4));
+        for (size_t i = 0; i < 2 * BT_MXFP4_BLOCK; i++) x[i] = i % BT_MXFP4_BLOCK == k;
+        for (size_t scale = 0; scale < 256; scale++) {
+            check_case("scale %zu, column %zu, %zu tokens", scale, k, n_x);
+            memset(scales, (int)scale, sizeof scales);
+            s->now->linear[BT_MXFP4](&a, 0, 16);
+            for (size_t i = 0; i < 16 * n_x; i++) check_near((float)weight_at(&w, i % 16, k), y[i], 0, i);
+        }
+    }
+}
+
 void check_linear(const subject *s)
 {
     for (bt_dtype d = BT_F32; d < BT_N_WEIGHT_DTYPES; d++) {
@@ -218,6 +240,7 @@ void check_linear(const subject *s)
         bool is_bottom = d == BT_MXFP4 && s->now->level == BT_CPU_SCALAR;
         if ((s->now->linear[d] == s->below->linear[d] && !is_bottom) || !check_begin(s, name)) continue;
         check_dtype(s, d);
+        if (d == BT_MXFP4) check_mxfp4_values(s, 1), check_mxfp4_values(s, 2);
         check_end();
     }
 }

@@ -103,7 +103,8 @@ static const char *const names[] = {"two-orders",  "last-row-lost", "last-run-lo
 
 const char *plant_name(size_t i)
 {
-    return i < sizeof names / sizeof *names ? names[i] : NULL;
+    const size_t n = sizeof names / sizeof *names;
+    return i < n ? names[i] : plant_kimi_name(i - n);
 }
 
 bool plant_into(bt_kernels *k, const char *name)
@@ -130,6 +131,6 @@ bool plant_into(bt_kernels *k, const char *name)
     else if (strcmp(name, "shared-keys") == 0)
         k->attn_tile = attn_shares_keys;
     else
-        return false;
+        return plant_kimi_into(k, name);
     return true;
 }
