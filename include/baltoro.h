@@ -261,6 +261,8 @@ BT_API void bt_chat_close(bt_chat *c);
 BT_API const char *bt_chat_source(const bt_chat *c); /* borrowed; for people: which template it is */
 /* Ids that end a turn in this family, by name, besides the model's own end ids; borrowed. */
 BT_API const int32_t *bt_chat_end_ids(const bt_chat *c, size_t *n);
+/* The id that ends a text that is no chat in this family, by name, besides the model's own; -1: none. */
+BT_API int32_t bt_chat_text_end(const char *family, const bt_tokenizer *t);
 /* For an effort of none, minimal, low, medium, high, xhigh, max: *used, the nearest that the family has, and *options,
  * for bt_chat_request. Both borrowed. Another word is refused. */
 BT_API bt_status bt_chat_effort(const bt_chat *c, const char *effort, const char **used, const char **options,

@@ -78,13 +78,15 @@ static int prepare_prompt(run *r)
 
 /* ---- end tokens -------------------------------------------------------------------------------------------------- */
 
-/* The model's end ids, less those that the tokenizer does not list as an added token: these are reported, once. */
+/* The model's end ids, less those that the tokenizer does not list as an added token: these are reported, once. And
+ * what ends any text in the model's family. */
 static int choose_end_ids(run *r)
 {
     bt_app *a = &r->app;
     size_t n;
     const int32_t *ids = bt_model_end_ids(a->model, &n);
     bt_fault_list dropped = {.n_total = 0};
+    const int32_t text_end = bt_chat_text_end(bt_model_family(a->model), a->tokenizer);
     r->end_ids = bt_malloc(n + 1, sizeof *r->end_ids);
     if (r->end_ids == NULL) return bt_app_fail_with(a, BT_EXIT_MEMORY, "no memory for %zu end ids", n);
     for (size_t i = 0; i < n; i++) {
@@ -93,6 +95,7 @@ static int choose_end_ids(run *r)
         else
             bt_fault_add(&dropped, "%d", (int)ids[i]);
     }
+    if (text_end >= 0) r->end_ids[r->n_end_ids++] = text_end;
     if (dropped.n_total > 0)
         bt_app_note(a, "end ids dropped, since the tokenizer lists them as no added token: %s",
                     bt_fault_text(&dropped));

@@ -63,11 +63,18 @@ static bt_status read_family(const char *folder, char **family, bt_error *e)
     return st;
 }
 
+/* -1: the tokenizer has no such control token. */
+static int32_t find_token(const bt_tokenizer *t, const char *token)
+{
+    int32_t id = t == NULL || token == NULL ? -1 : bt_tokenizer_find(t, token);
+    return id >= 0 && bt_tokenizer_is_added(t, id) ? id : -1;
+}
+
 static void add_end_id(bt_chat *c, const char *token)
 {
-    int32_t id = c->tokenizer == NULL ? -1 : bt_tokenizer_find(c->tokenizer, token);
+    int32_t id = find_token(c->tokenizer, token);
     assert(c->n_end_ids < END_IDS_MAX);
-    if (id >= 0 && bt_tokenizer_is_added(c->tokenizer, id)) c->end_ids[c->n_end_ids++] = id;
+    if (id >= 0) c->end_ids[c->n_end_ids++] = id;
 }
 
 static void find_end_ids(bt_chat *c)
@@ -76,7 +83,7 @@ static void find_end_ids(bt_chat *c)
     for (size_t i = 0; i < g->n_tags; i++) {
         if (g->tags[i].kind == BT_TAG_STOP) add_end_id(c, g->tags[i].text);
     }
-    for (size_t i = 0; i < g->n_ends; i++) add_end_id(c, g->ends[i]);
+    add_end_id(c, g->text_end);
 }
 
 static bt_status name_source(bt_chat *c, const char *folder, const char *family, bt_error *e)
@@ -141,6 +148,11 @@ const int32_t *bt_chat_end_ids(const bt_chat *c, size_t *n)
 {
     *n = c->n_end_ids;
     return c->end_ids;
+}
+
+int32_t bt_chat_text_end(const char *family, const bt_tokenizer *t)
+{
+    return find_token(t, bt_grammar_of(family)->text_end);
 }
 
 bt_status bt_chat_effort(const bt_chat *c, const char *effort, const char **used, const char **options, bt_error *e)

@@ -200,17 +200,17 @@ static void argument(renderer *r, const bt_json_node *value)
     bt_k3_close(&r->out, "argument");
 }
 
-static void call(renderer *r, const bt_message_call *call, size_t index)
+static void call(renderer *r, const bt_message_call *one, size_t index)
 {
     char number[32];
     (void)snprintf(number, sizeof number, "%zu", index);
-    const bt_k3_attribute attributes[] = {{"tool", call->name}, {"index", chars(number)}};
+    const bt_k3_attribute attributes[] = {{"tool", one->name}, {"index", chars(number)}};
     bt_k3_open(&r->out, "call", attributes, 2);
-    for (const bt_json_node *a = call->arguments->child; a != NULL; a = a->next) argument(r, a);
-    if (call->fault != NULL) { /* no JSON: shown as it is */
+    for (const bt_json_node *a = one->arguments->child; a != NULL; a = a->next) argument(r, a);
+    if (one->fault != NULL) { /* no JSON: shown as it is */
         const bt_k3_attribute type = {"type", chars("object")};
         bt_k3_open(&r->out, "json", &type, 1);
-        bt_k3_piece(&r->out, call->text);
+        bt_k3_piece(&r->out, one->text);
         bt_k3_close(&r->out, "json");
     }
     bt_k3_close(&r->out, "call");

@@ -58,8 +58,7 @@ typedef struct bt_grammar {
     size_t n_tags;
     const bt_tag *sections; /* [n_sections] tags of a prompt that open and close reasoning; NULL: they are among tags */
     size_t n_sections;
-    const char *const *ends; /* [n_ends] end tokens beside those of BT_TAG_STOP */
-    size_t n_ends;
+    const char *text_end;      /* the token that ends any text, beside those of BT_TAG_STOP; NULL: none */
     const bt_machine *machine; /* NULL: that of output.c */
     const bt_effort *efforts;  /* [n_efforts]; the efforts that it has, under the names that people use */
     size_t n_efforts;

@@ -60,8 +60,6 @@ static const bt_tag k3_sections[] = {
     {"<|open|>response<|sep|>", BT_TAG_THINK_CLOSE},
 };
 
-static const char *const kimi_ends[] = {"[EOS]"};
-
 #define K3_EFFORT(asked, used)                                                                                         \
     {                                                                                                                  \
         asked, used, "{\"thinking\": true, \"thinking_effort\": \"" used "\"}"                                         \
@@ -127,8 +125,7 @@ static const bt_grammar grammars[] = {
      .n_tags = COUNT(k3_tags),
      .sections = k3_sections,
      .n_sections = COUNT(k3_sections),
-     .ends = kimi_ends,
-     .n_ends = COUNT(kimi_ends),
+     .text_end = "[EOS]",
      .machine = &bt_k3_machine,
      .efforts = k3_efforts,
      .n_efforts = COUNT(k3_efforts),
@@ -140,8 +137,7 @@ static const bt_grammar grammars[] = {
      .architecture = "KimiLinearForCausalLM",
      .tags = kimi_linear_tags,
      .n_tags = COUNT(kimi_linear_tags),
-     .ends = kimi_ends,
-     .n_ends = COUNT(kimi_ends),
+     .text_end = "[EOS]",
      .efforts = kimi_linear_efforts,
      .n_efforts = COUNT(kimi_linear_efforts),
      .takes_text = true,
