@@ -61,6 +61,31 @@ static bt_status open_input(const char *path, bool regular_only, int *fd, size_t
     return BT_OK;
 }
 
+/* The system's calls take pointers to non-const, though they write nothing here. */
+static void *address_of(const bt_mapping *m)
+{
+    union {
+        const uint8_t *mapped;
+        void *address;
+    } u = {m->data};
+    return u.address;
+}
+
+/* Along: a file system with large folios then reads and maps the file in huge pages, if it is told before their first
+ * touch, which for weights is worth a twentieth of decode (bench/NOTES.md). Elsewhere that changes nothing. */
+void bt_map_advise(const bt_mapping *m, bt_map_use use)
+{
+    bool along = use == BT_MAP_ALONG;
+    if (m->data == NULL) return;
+    (void)madvise(address_of(m), m->size, along ? MADV_NORMAL : MADV_RANDOM);
+    if (m->size >= HUGE_PAGE_BYTES) (void)madvise(address_of(m), m->size, along ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+}
+
+void bt_map_prefetch(const bt_mapping *m, size_t n)
+{
+    if (m->data != NULL) (void)madvise(address_of(m), n < m->size ? n : m->size, MADV_WILLNEED);
+}
+
 bt_status bt_map_file(const char *path, bt_mapping *out, bt_error *e)
 {
     int fd;
@@ -75,23 +100,17 @@ bt_status bt_map_file(const char *path, bt_mapping *out, bt_error *e)
             (void)close(fd);
             return fail_errno(e, path, "cannot map", fault);
         }
-        /* Before the first touch: a file system with large folios then reads and maps the file in huge pages, which for
-         * weights are worth a twentieth of decode (bench/NOTES.md). Elsewhere it changes nothing. */
-        if (size >= HUGE_PAGE_BYTES) (void)madvise(p, size, MADV_HUGEPAGE);
         m.data = p;
     }
     (void)close(fd); /* the mapping keeps the file */
+    bt_map_advise(&m, BT_MAP_ALONG);
     *out = m;
     return BT_OK;
 }
 
 void bt_unmap_file(bt_mapping *m)
 {
-    union { /* munmap takes a pointer to non-const, though it writes nothing */
-        const uint8_t *mapped;
-        void *address;
-    } u = {m->data};
-    if (m->data != NULL) (void)munmap(u.address, m->size);
+    if (m->data != NULL) (void)munmap(address_of(m), m->size);
     *m = (bt_mapping){NULL, 0};
 }
 

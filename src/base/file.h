@@ -15,6 +15,12 @@ typedef struct bt_mapping {
 bt_status bt_map_file(const char *path, bt_mapping *out, bt_error *e);
 void bt_unmap_file(bt_mapping *m);
 
+/* Advice to the system about how a mapping is read: along, as a new one is, so that it reads ahead (some systems by
+ * megabytes); or here and there, so that it reads no more than is touched; and what will be needed now. */
+typedef enum bt_map_use { BT_MAP_ALONG, BT_MAP_HERE_AND_THERE } bt_map_use;
+void bt_map_advise(const bt_mapping *m, bt_map_use use);
+void bt_map_prefetch(const bt_mapping *m, size_t n); /* its first n bytes */
+
 /* Reads a whole file, pipe or device of at most size_max bytes; *data is NUL-terminated after *size bytes; bt_free by
  * the caller. */
 bt_status bt_read_file(const char *path, size_t size_max, char **data, size_t *size, bt_error *e);

@@ -17,6 +17,7 @@
 static atomic_long n_until_fault = -1;
 static atomic_int planted_fault;
 static atomic_bool has_failed;
+static atomic_size_t n_opened, n_mapped;
 
 void bt_io_fail_after(long n, bt_io_fault fault)
 {
@@ -29,6 +30,18 @@ bool bt_io_has_failed(void)
 {
     return atomic_load(&has_failed);
 }
+
+size_t bt_io_n_opened(void)
+{
+    return atomic_load(&n_opened);
+}
+
+size_t bt_io_n_mapped(void)
+{
+    return atomic_load(&n_mapped);
+}
+
+#    define COUNT(n) (void)atomic_fetch_add(&(n), 1)
 
 /* Every call begins here: whether it is the one to fail; then errno is set. *n, where given, is what it may move. */
 static bool planted(size_t *n)
@@ -44,6 +57,8 @@ static bool planted(size_t *n)
     return true;
 }
 #else
+#    define COUNT(n) (void)0
+
 static bool planted(size_t *n)
 {
     (void)n;
@@ -54,6 +69,7 @@ static bool planted(size_t *n)
 int bt_io_open(const char *path, int flags)
 {
     int fd;
+    COUNT(n_opened);
     do fd = planted(NULL) ? -1 : open(path, flags | O_CLOEXEC, 0666);
     while (fd < 0 && errno == EINTR);
     return fd;
@@ -86,6 +102,7 @@ int bt_io_fstat(int fd, struct stat *s)
 void *bt_io_map(int fd, size_t size)
 {
     void *p;
+    COUNT(n_mapped);
     do p = planted(NULL) ? MAP_FAILED : mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
     while (p == MAP_FAILED && errno == EINTR);
     return p == MAP_FAILED ? NULL : p;

@@ -35,6 +35,8 @@ typedef enum bt_io_fault {
 /* The call after n more ones is faulty, once (0: the next one); a negative n calls it off. All threads count. */
 void bt_io_fail_after(long n, bt_io_fault fault);
 bool bt_io_has_failed(void); /* whether that call was made since */
+size_t bt_io_n_opened(void); /* files opened so far, and mapped; every time counts */
+size_t bt_io_n_mapped(void);
 #endif
 
 #endif

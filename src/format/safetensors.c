@@ -481,6 +481,11 @@ uint64_t bt_tensors_mapped_bytes(const bt_tensors *t)
     return bytes;
 }
 
+void bt_tensors_advise(const bt_tensors *t, bt_map_use use)
+{
+    for (size_t i = 0; i < t->n_shards; i++) bt_map_advise(&t->shards[i].map, use);
+}
+
 size_t bt_tensors_private_bytes(const bt_tensors *t)
 {
     return sizeof *t + bt_arena_bytes(t->arena) + t->capacity * sizeof *t->tensors + bt_names_bytes(&t->names) +

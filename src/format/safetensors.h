@@ -41,6 +41,8 @@ const bt_tensor *bt_tensors_find(const bt_tensors *t, const char *name); /* NULL
 size_t bt_tensors_n_shards(const bt_tensors *t);
 const bt_shard *bt_tensors_shard(const bt_tensors *t, size_t i);
 uint64_t bt_tensors_mapped_bytes(const bt_tensors *t);
+/* How the files are read from now on; at first, along. */
+void bt_tensors_advise(const bt_tensors *t, bt_map_use use);
 size_t bt_tensors_private_bytes(const bt_tensors *t); /* tables, for the memory plan */
 
 /* Writes one file: declare all tensors first, then hand over each one's bytes in the same order, then finish. */

@@ -363,8 +363,10 @@ bt_status bt_shard_open(bt_tensors *t, size_t shard_i, bt_error *e)
     bt_status st = bt_map_file(shard->path, &shard->map, e);
     if (st != BT_OK) return st;
     uint64_t length = 0;
+    bt_map_advise(&shard->map, BT_MAP_HERE_AND_THERE); /* the header, and nothing of what follows it */
     st = read_length(shard->path, &shard->map, &length, e);
     if (st != BT_OK) return st;
+    bt_map_prefetch(&shard->map, (size_t)length + LENGTH_BYTES);
     const uint8_t *header = shard->map.data + LENGTH_BYTES;
     reader r = {
         .set = t,
@@ -379,5 +381,6 @@ bt_status bt_shard_open(bt_tensors *t, size_t shard_i, bt_error *e)
     st = read_header(&r);
     bt_json_done(&r.json);
     if (st != BT_OK) return bt_fail(e, st, "%s: header: %s", shard->path, inner.message);
+    bt_map_advise(&shard->map, BT_MAP_ALONG);
     return check_ranges(&r, e);
 }

@@ -150,6 +150,8 @@ static bt_status open_configs(bt_model *m, bt_error *e)
 
 /* ---- identity: what a snapshot must agree with ------------------------------------------------------------------- */
 
+#define FINGERPRINT_TENSORS 4096u
+
 static uint64_t mix(uint64_t h, const void *data, size_t size)
 {
     const uint8_t *p = data;
@@ -157,16 +159,16 @@ static uint64_t mix(uint64_t h, const void *data, size_t size)
     return h;
 }
 
-/* The configuration as it is written, names, dtypes and shapes of all tensors, and the first 4 KB of each (of a
- * scattered 4,096 or so where there are more): a fine-tune has other bytes there, and the same weights under another
- * rope compute something else. */
+/* The configuration as it is written, names, dtypes and shapes of all tensors, and the first 4 KB of each (where there
+ * are more than FINGERPRINT_TENSORS, of about so many): a fine-tune has other bytes there, and the same weights under
+ * another rope compute something else. */
 static uint64_t fingerprint(const bt_model *m)
 {
     uint64_t h = mix(0xcbf29ce484222325u, m->family->name, strlen(m->family->name));
     size_t config_bytes;
     const char *config = bt_config_text(m->config, &config_bytes);
     h = mix(h, config, config_bytes);
-    size_t n = m->list.n, one_in = n / 4096 + 1;
+    size_t n = m->list.n, one_in = n / FINGERPRINT_TENSORS + 1;
     for (size_t i = 0; i < n; i++) {
         const bt_tensor_spec *spec = &m->list.specs[i];
         const bt_view *v = &m->views[i];
@@ -264,10 +266,14 @@ bt_status bt_model_open(const char *path, const bt_model_options *options, bt_mo
     if (st == BT_OK) st = read_end_ids(m, e);
     if (st == BT_OK) st = read_defaults(m, e);
     if (st == BT_OK) st = bt_tensors_open(path, &m->tensors, e);
-    if (st == BT_OK) st = list_and_bind(m, e);
+    if (st != BT_OK) goto fail;
+    /* Of many tensors, binding and fingerprint look at a few bytes; of few, at what a step will read anyway. */
+    if (bt_tensors_count(m->tensors) > FINGERPRINT_TENSORS) bt_tensors_advise(m->tensors, BT_MAP_HERE_AND_THERE);
+    st = list_and_bind(m, e);
     if (st == BT_OK) st = ablate(m, options == NULL ? NULL : options->ablate, e);
     if (st != BT_OK) goto fail;
     m->fingerprint = fingerprint(m);
+    bt_tensors_advise(m->tensors, BT_MAP_ALONG);
     *out = m;
     return BT_OK;
 fail:
