@@ -25,7 +25,6 @@ typedef struct kimi_numbers {
     uint32_t n_experts, n_active, n_shared, expert_ffn, latent;
     uint32_t block; /* layers per entry of the residual bank; 0: ordinary residuals */
     uint32_t max_position;
-    double sharpness; /* of the made-up models: how much larger weights are than in the others */
 } kimi_numbers;
 
 /* What attention adds to the stream is much the same for all tokens; see presets_k2.c. */
@@ -102,7 +101,6 @@ static const kimi_numbers k3_tiny = {
     .latent = 4,
     .expert_ffn = 4,
     .block = 4,
-    .sharpness = 1,
 };
 
 static const kimi_numbers k3_small = {
@@ -125,7 +123,6 @@ static const kimi_numbers k3_small = {
     .latent = 8,
     .expert_ffn = 8,
     .block = 4,
-    .sharpness = 1,
 };
 
 static const kimi_numbers k3_prod_width = {
@@ -148,7 +145,6 @@ static const kimi_numbers k3_prod_width = {
     .latent = 64,
     .expert_ffn = 64,
     .block = 12,
-    .sharpness = 1,
 };
 
 static const kimi_numbers kimi_linear_tiny = {
@@ -542,6 +538,8 @@ static bt_synth_vocab kimi_vocab(const void *numbers)
                             .max_position = k->max_position};
 }
 
+/* Seeds of the made-up models: with these, each planted fault shows in 16 greedy tokens (test_kimi_ablation.c). */
+
 /* ---- the rows --------------------------------------------------------------------------------------------------- */
 
 #define KIMI(preset_name, preset_numbers, preset_seed)                                                                 \
@@ -554,8 +552,8 @@ static bt_synth_vocab kimi_vocab(const void *numbers)
 const bt_preset bt_presets_kimi[] = {
     KIMI("k3-full", k3_full, 0),
     KIMI("k3-twin-0.4b", k3_twin, 0),
-    KIMI("k3-tiny", k3_tiny, 0),
-    KIMI("k3-small", k3_small, 0),
+    KIMI("k3-tiny", k3_tiny, 6),
+    KIMI("k3-small", k3_small, 1),
     KIMI("k3-prod-width", k3_prod_width, 0),
     KIMI("kimi-linear-48b", kimi_linear_48b, 0),
     KIMI("kimi-linear-tiny", kimi_linear_tiny, 0),

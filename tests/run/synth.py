@@ -26,6 +26,28 @@ def header(path):
 
 # ---- what is written ------------------------------------------------------------------------------------------------
 
+def check_files(name, out, report):
+    """Headers, index and sizes of a checkpoint agree; returns where each tensor is, and the headers' entries."""
+    index = json.load(open(os.path.join(out, "model.safetensors.index.json")))
+    found, entries, total, starts = {}, {}, 0, []
+    for shard in sorted(set(index["weight_map"].values())):
+        size, tensors = header(os.path.join(out, shard))
+        tensors.pop("__metadata__")
+        starts.append(8 + size)
+        ends = sorted(t["data_offsets"] for t in tensors.values())
+        total += ends[-1][1]
+        found.update({t: shard for t in tensors})
+        entries.update(tensors)
+        check(f"{name}: {shard} has no holes", all(a[1] == b[0] for a, b in zip(ends, ends[1:])) and ends[0][0] == 0)
+        check(f"{name}: {shard} ends where its tensors do",
+              os.path.getsize(os.path.join(out, shard)) == 8 + size + ends[-1][1])
+    check(f"{name}: data starts at multiples of 64", all(s % 64 == 0 for s in starts), starts)
+    check(f"{name}: the index fits", found == index["weight_map"] and total == index["metadata"]["total_size"])
+    check(f"{name}: as many shards and tensors as told", (len(starts), len(found)) == (report["shards"],
+                                                                                    report["tensors"]))
+    return found, entries
+
+
 for preset, dtype in (("k2-tiny", "bf16"), ("k2-tiny", "fp8"), ("k2-mova-tiny", "bf16"), ("k2-mova-tiny", "fp8")):
     name = f"{preset} {dtype}"
     out = os.path.join(here, name.replace(" ", "-"))
@@ -34,21 +56,8 @@ for preset, dtype in (("k2-tiny", "bf16"), ("k2-tiny", "fp8"), ("k2-mova-tiny", 
         continue
     report = json.loads(r.out)
     config = json.load(open(os.path.join(out, "config.json")))
-    index = json.load(open(os.path.join(out, "model.safetensors.index.json")))
-    found, total, starts = {}, 0, []
-    for shard in sorted(set(index["weight_map"].values())):
-        size, tensors = header(os.path.join(out, shard))
-        tensors.pop("__metadata__")
-        starts.append(8 + size)
-        ends = sorted(t["data_offsets"] for t in tensors.values())
-        total += ends[-1][1]
-        found.update({t: shard for t in tensors})
-        check(f"{name}: {shard} has no holes", all(a[1] == b[0] for a, b in zip(ends, ends[1:])) and ends[0][0] == 0)
-        check(f"{name}: {shard} ends where its tensors do",
-              os.path.getsize(os.path.join(out, shard)) == 8 + size + ends[-1][1])
-    check(f"{name}: data starts at multiples of 64", all(s % 64 == 0 for s in starts), starts)
-    check(f"{name}: the index fits", found == index["weight_map"] and total == index["metadata"]["total_size"])
-    check(f"{name}: a shard for each layer", len(starts) == config["num_hidden_layers"] == report["shards"])
+    found, _ = check_files(name, out, report)
+    check(f"{name}: a shard for each layer", config["num_hidden_layers"] == report["shards"])
     names = [t for t in found if t.endswith(("_scale", "_scale_inv"))]
     kinds = {"bf16": set(), "fp8": {"_scale"} if preset == "k2-tiny" else {"_scale_inv"}}[dtype]
     check(f"{name}: scales", {"_scale" + t.rsplit("_scale", 1)[1] for t in names} == kinds, names)
@@ -60,6 +69,33 @@ for preset, dtype in (("k2-tiny", "bf16"), ("k2-tiny", "fp8"), ("k2-mova-tiny", 
     check(f"{name}: generation_config", generation["eos_token_id"] == [1, 621] and generation["temperature"] == 1.0)
     r = run("run", out, "-p", "The capital of France is", "-n", "4", "--temperature", "0", "--json")
     check(f"{name}: it runs", r.code == 0 and len(json.loads(r.out)["ids"]) <= 4, r)
+
+for preset, prefix, gate in (("k3-tiny", "language_model.", "g_proj"), ("k3-small", "language_model.", "g_proj"),
+                             ("kimi-linear-tiny", "", "g_b_proj")):
+    out = os.path.join(here, preset)
+    r = run("synth", out, "--preset", preset, "--json")
+    if not check(preset, r.code == 0, r):
+        continue
+    report = json.loads(r.out)
+    config = json.load(open(os.path.join(out, "config.json")))
+    text = config.get("text_config", config)
+    found, entries = check_files(preset, out, report)
+    check(f"{preset}: a shard for each layer and one for the rest", report["shards"] == text["num_hidden_layers"] + 1)
+    first = f"{prefix}model.layers.0.self_attn."
+    taps, gain = entries[first + "q_conv1d.weight"], entries[first + "A_log"]
+    channels = text["linear_attn_config"]["num_heads"] * text["linear_attn_config"]["head_dim"]
+    check(f"{preset}: taps", taps["shape"] == [channels, 1, 4], taps)
+    check(f"{preset}: A_log is F32, one a head", gain["dtype"] == "F32" and
+          gain["shape"] == ([1, 1, 4, 1] if prefix == "" else [text["linear_attn_config"]["num_heads"]]), gain)
+    check(f"{preset}: its output gate", f"{first}{gate}.weight" in found)
+    check(f"{preset}: a seed of its own", report["seed"] == {"k3-tiny": 6, "k3-small": 1}.get(preset, 0), report)
+    if prefix:
+        check(f"{preset}: no end token", "eos_token_id" not in config and "eos_token_id" not in text and
+              not os.path.exists(os.path.join(out, "generation_config.json")) and text["routed_scaling_factor"] == 1)
+    logits = os.path.join(here, "logits.safetensors")
+    r = run("logits", out, "--ids", "1,2,3", "--output", logits)
+    check(f"{preset}: it runs", r.code == 0, r)
+    os.remove(logits)
 
 base = ("--preset", "k2-mova-tiny", "--experts", "100")
 a, b, c = (os.path.join(here, x) for x in "abc")
@@ -80,6 +116,7 @@ refused("unknown preset", 2, "must be one of", "synth", os.path.join(here, "x"),
 refused("it exists", 1, "exists already", "synth", a, "--preset", "k2-tiny")
 refused("no such parent", 1, "cannot", "synth", os.path.join(here, "no", "x"), "--preset", "k2-tiny")
 refused("no experts there", 2, "no experts", "synth", os.path.join(here, "x"), "--preset", "k2-tiny", "--experts", "8")
+refused("no FP8 of Kimi", 2, "no FP8 release", "synth", os.path.join(here, "x"), "--preset", "k3-tiny", "--dtype", "fp8")
 refused("too few experts", 2, "each token goes to 8", "synth", os.path.join(here, "x"), "--preset", "k2-mova-36b",
         "--experts", "4")
 refused("no layers", 2, "whole number from 1", "synth", os.path.join(here, "x"), "--preset", "k2-tiny", "--layers", "0")
