@@ -185,6 +185,7 @@ static bt_status warm_up(runner *r, size_t depth)
 {
     bt_status st = go_to(r, depth);
     size_t n = r->b->n_prompt < WARM_UP_TOKENS ? r->b->n_prompt : WARM_UP_TOKENS;
+    if (n < r->b->n_decode) n = r->b->n_decode;
     if (st == BT_OK && n > 0) st = bt_session_extend(r->session, r->ids + depth, n, NULL, r->e);
     if (st == BT_OK) st = go_to(r, depth);
     for (size_t i = 0; i < 2 && i < r->b->n_decode && st == BT_OK; i++)

@@ -11,7 +11,7 @@
 
 #include "backend/cpu/cpu.h"
 
-#define DECODE_BYTES ((uint64_t)192 << 10) /* of weights in one item */
+#define DECODE_BYTES ((uint64_t)768 << 10) /* of weights in one item */
 #define ROWS_STEP    8u
 
 /* Pairs by expert: starts, pairs and active of the thread. Pairs of an expert ascend. Returns the number of active. */
