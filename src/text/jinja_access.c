@@ -492,6 +492,8 @@ bool bt_jarg_int(bt_jx *x, const char *what, bt_jv v, int64_t *i)
     }
     if (v.kind == JV_UNDEFINED) {
         (void)bt_jx_fail_undefined(x, v);
+    } else if (v.kind == JV_BIG) {
+        (void)bt_jx_fail(x, "%s: an integer beyond 64 bits", what);
     } else {
         (void)bt_jx_fail(x, "%s: '%s' object cannot be interpreted as an integer", what, bt_jv_type(v));
     }

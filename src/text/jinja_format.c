@@ -400,7 +400,8 @@ static bool percent_integer(bt_jx *x, spec *s, bt_jv v)
     } else if (v.kind == JV_INT || v.kind == JV_BOOL) {
         write_integer(&t, s, v.kind == JV_BOOL ? v.b : v.i);
     } else {
-        (void)bt_jx_fail(x, "%%%c format: a number is required, not %s", s->type, bt_jv_type(v));
+        (void)bt_jx_fail(x, "%%%c format: a number is required, not %s", s->type,
+                         v.kind == JV_BIG ? "an integer beyond 64 bits" : bt_jv_type(v));
         return false;
     }
     if (s->has_precision && s->precision > t.size) {

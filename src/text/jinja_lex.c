@@ -220,6 +220,20 @@ static size_t match_integer(const lexer *l, size_t at, unsigned *base)
     return at + 1; /* "0x": the token 0, then a name */
 }
 
+/* An integer beyond 64 bits: its digits, without underscores. A decimal literal has no leading zeros. */
+static bool keep_digits(lexer *l, bt_jtok *t, const char *text, size_t size)
+{
+    char *digits = bt_jparse_alloc(l->p, size + 1, 1);
+    bt_js *s = bt_jparse_alloc(l->p, 1, sizeof *s);
+    if (digits == NULL || s == NULL) return false;
+    for (size_t i = 0; i < size; i++)
+        if (text[i] != '_') digits[s->size++] = text[i];
+    s->data = digits;
+    t->number = bt_jv_string(s);
+    t->number.kind = JV_BIG;
+    return true;
+}
+
 static bool lex_number(lexer *l)
 {
     size_t from = l->at, to = match_float(l, from);
@@ -236,10 +250,11 @@ static bool lex_number(lexer *l)
         int64_t v = 0;
         size_t prefix = base == 10 ? 0 : 2;
         size_t start = from + prefix + (prefix > 0 && l->s[from + prefix] == '_');
-        if (bt_py_parse_int(l->s + start, to - start, base, &v) != 1) {
-            return fail(l, from, "an integer beyond 64 bits");
-        }
         t->number = bt_jv_int(v, false);
+        int read = bt_py_parse_int(l->s + start, to - start, base, &v);
+        if (read != 1 && (base != 10 || !keep_digits(l, t, l->s + start, to - start)))
+            return fail(l, from, "an integer beyond 64 bits, which must be written in decimal digits");
+        if (read == 1) t->number = bt_jv_int(v, false);
     }
     l->at = to;
     return true;

@@ -192,7 +192,7 @@ static bt_jv round_common(bt_jx *x, bt_jv v, bt_jv precision)
     if (v.kind == JV_INT || v.kind == JV_BOOL)
         return round_integer(x, v.kind == JV_BOOL ? v.b : v.i, digits, v.message);
     if (v.kind == JV_UNDEFINED) return bt_jx_fail_undefined(x, v);
-    if (v.kind == JV_BIG && digits >= 0) return v;
+    if (v.kind == JV_BIG) return digits >= 0 ? v : bt_jx_fail(x, "round: an integer beyond 64 bits");
     if (v.kind != JV_FLOAT) return bt_jx_fail(x, "type %s doesn't define __round__ method", bt_jv_type(v));
     if (!bt_jx_charge_float(x, ROUND_DIGITS_MAX)) return bt_jv_of(JV_FAIL);
     if (!none) {

@@ -6,12 +6,14 @@
 
 #include <assert.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "text/jinja_node.h"
 #include "text/pytext.h"
 
-#define EXACT_MAX ((int64_t)1 << 53) /* integers up to here are exact as doubles */
+#define EXACT_MAX        ((int64_t)1 << 53) /* integers up to here are exact as doubles */
+#define FLOAT_DIGITS_MAX 320                /* a double has at most 309 before the point */
 
 /* ---- kinds ------------------------------------------------------------------------------------------------------- */
 
@@ -170,21 +172,35 @@ static int order_doubles(double a, double b)
     return a < b ? -1 : a > b;
 }
 
+/* Of the digits of two integers. */
+static int order_digits(const bt_js *a, const bt_js *b)
+{
+    bool negative = a->data[0] == '-', other = b->data[0] == '-';
+    if (negative != other) return negative ? -1 : 1;
+    int order = a->size != b->size ? (a->size < b->size ? -1 : 1) : bt_js_order(a, b);
+    return negative ? -order : order;
+}
+
+/* Without rounding: a float as large as this is an integer, and its digits can be written down. */
+static int order_big_float(bt_jv big, double f)
+{
+    char text[FLOAT_DIGITS_MAX];
+    if (isnan(f)) return 2;
+    if (isinf(f)) return f > 0 ? -1 : 1;
+    if (fabs(f) < 0x1p63) return big.s->data[0] == '-' ? -1 : 1;
+    const bt_js digits = {.data = text, .size = (size_t)snprintf(text, sizeof text, "%.0f", f)};
+    return order_digits(big.s, &digits);
+}
+
 static int order_big(bt_jv a, bt_jv b)
 {
-    bool negative = a.kind == JV_BIG && a.s->data[0] == '-';
-    if (a.kind == JV_BIG && b.kind == JV_BIG) {
-        bool other = b.s->data[0] == '-';
-        if (negative != other) return negative ? -1 : 1;
-        int order = a.s->size != b.s->size ? (a.s->size < b.s->size ? -1 : 1) : bt_js_order(a.s, b.s);
-        return negative ? -order : order;
-    }
+    if (a.kind == JV_BIG && b.kind == JV_BIG) return order_digits(a.s, b.s);
     if (a.kind != JV_BIG) {
         int order = order_big(b, a);
         return order == 2 ? 2 : -order;
     }
-    if (b.kind == JV_FLOAT) return order_doubles(bt_jv_big_double(a), b.f);
-    return negative ? -1 : 1; /* beyond every 64-bit integer */
+    if (b.kind == JV_FLOAT) return order_big_float(a, b.f);
+    return a.s->data[0] == '-' ? -1 : 1; /* beyond every 64-bit integer */
 }
 
 static int order_numbers(bt_jv a, bt_jv b)
@@ -599,11 +615,24 @@ bt_jv bt_jv_arith(bt_jx *x, int op, bt_jv a, bt_jv b)
                       bt_jv_type(b));
 }
 
+static bt_jv negate_big(bt_jx *x, bt_jv v)
+{
+    const bt_js *s = v.s;
+    if (bt_js_is(s, "9223372036854775808")) return bt_jv_int(INT64_MIN, v.message);
+    size_t begin = bt_out_begin(x);
+    bool negative = s->data[0] == '-';
+    if (!negative) bt_out_puts(x, "-", v.message);
+    bt_out_add(x, s->data + negative, s->size - negative, v.message);
+    bt_jv result = bt_out_take(x, begin, v.message);
+    if (!bt_failed(result)) result.kind = JV_BIG;
+    return result;
+}
+
 bt_jv bt_jv_negate(bt_jx *x, bt_jv v, bool plus)
 {
     number n;
     if (v.kind == JV_UNDEFINED) return bt_jx_fail_undefined(x, v);
-    if (v.kind == JV_BIG) return plus ? v : bt_jx_fail(x, "an integer beyond 64 bits");
+    if (v.kind == JV_BIG) return plus ? v : negate_big(x, v);
     if (!as_number(v, &n)) {
         return bt_jx_fail(x, "bad operand type for unary %s: '%s'", plus ? "+" : "-", bt_jv_type(v));
     }

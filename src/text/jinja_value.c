@@ -165,8 +165,9 @@ static bool hash(bt_jx *x, bt_jv v, uint64_t *h)
         *h = mix(1, whole ? (uint64_t)(int64_t)v.f : bits);
         return true;
     }
-    case JV_STRING:
     case JV_BIG:
+        return hash(x, bt_jv_float(bt_jv_big_double(v), false), h); /* as a float that equals it does */
+    case JV_STRING:
         *h = 0xcbf29ce484222325u;
         for (size_t i = 0; i < v.s->size; i++) *h = (*h ^ (unsigned char)v.s->data[i]) * 0x100000001b3u;
         return bt_jx_charge(x, v.s->size * 4);

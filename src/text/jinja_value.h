@@ -23,7 +23,7 @@ typedef enum bt_jv_kind {
     JV_NONE,
     JV_BOOL,
     JV_INT,
-    JV_BIG, /* an integer beyond 64 bits, kept as its digits: can be printed and compared, not computed with */
+    JV_BIG, /* an integer beyond 64 bits, kept as its digits: printed, compared, negated, not computed with */
     JV_FLOAT,
     JV_STRING,
     JV_LIST,
