@@ -102,6 +102,8 @@ def load(o):
 
     model = from_checkpoint(transformers.AutoModelForCausalLM, dtype=getattr(torch, o.dtype),
                             attn_implementation="eager")
+    if hasattr(model, "set_experts_implementation"):  # else some go through a product that knows no float64
+        model.set_experts_implementation("eager")
     return model.eval(), lambda: from_checkpoint(transformers.AutoTokenizer)
 
 
