@@ -41,6 +41,7 @@ done <<'CHECKS'
 models --prefix k2-
 tokenizers --prefix k2
 tokenizers --prefix qwen3
+tokenizers --prefix k3
 jinja
 smollm2
 CHECKS

@@ -169,14 +169,13 @@ bt_status bt_tokenizer_open_tiktoken(const char *model, size_t model_size, const
     return finish(st, &spec, "tiktoken.model", out, e);
 }
 
-/* A file of the folder, whole. One that may be absent and is: *data NULL. */
-static bt_status read_file_of(const char *folder, const char *name, bool may_be_absent, char **data, size_t *size,
-                              bt_error *e)
+/* A file of the folder, whole; *data NULL: it is not there. */
+static bt_status read_file_of(const char *folder, const char *name, char **data, size_t *size, bt_error *e)
 {
     char *path = bt_path_join(folder, name);
     if (path == NULL) return bt_fail(e, BT_ERR_MEMORY, "no memory for a path");
-    bt_path_kind kind = BT_PATH_FILE;
-    bt_status st = may_be_absent ? bt_path_look(path, &kind, e) : BT_OK;
+    bt_path_kind kind;
+    bt_status st = bt_path_look(path, &kind, e);
     if (st == BT_OK && kind != BT_PATH_ABSENT) st = bt_read_file(path, FILE_BYTES_MAX, data, size, e);
     bt_free(path);
     return st;
@@ -195,10 +194,15 @@ bt_status bt_tokenizer_open(const char *folder, bt_tokenizer **out, bt_error *e)
 {
     char *ranks = NULL, *json = NULL, *config = NULL;
     size_t ranks_size = 0, json_size = 0, config_size = 0;
-    bt_status st = read_file_of(folder, "tiktoken.model", true, &ranks, &ranks_size, e);
-    if (st == BT_OK && ranks == NULL) st = read_file_of(folder, "tokenizer.json", false, &json, &json_size, e);
-    if (st == BT_OK) st = read_file_of(folder, "tokenizer_config.json", ranks == NULL, &config, &config_size, e);
-    if (st == BT_OK) {
+    bt_status st = read_file_of(folder, "tiktoken.model", &ranks, &ranks_size, e);
+    if (st == BT_OK && ranks == NULL) st = read_file_of(folder, "tokenizer.json", &json, &json_size, e);
+    if (st == BT_OK) st = read_file_of(folder, "tokenizer_config.json", &config, &config_size, e);
+    if (st == BT_OK && ranks == NULL && json == NULL) {
+        st = bt_fail(e, BT_ERR_IO, "%s: there is no tokenizer.json, nor a tiktoken.model", folder);
+    } else if (st == BT_OK && ranks != NULL && config == NULL) {
+        st = bt_fail(e, BT_ERR_IO,
+                     "%s: there is no tokenizer_config.json, which names the special tokens of tiktoken.model", folder);
+    } else if (st == BT_OK) {
         st = ranks == NULL ? bt_tokenizer_open_text(json, json_size, config, config_size, out, e)
                            : bt_tokenizer_open_tiktoken(ranks, ranks_size, config, config_size, out, e);
         if (st != BT_OK) (void)bt_fail_in(e, st, "%s", folder);

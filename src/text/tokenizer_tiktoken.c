@@ -73,11 +73,12 @@ static bt_status read_line(const char *line, size_t n, size_t number, bt_vocab *
     uint64_t rank = 0;
     const char *space = memchr(line, ' ', n);
     size_t n_text = space == NULL ? n : (size_t)(space - line);
-    if (n_text / 4 > BT_KEY_BYTES_MAX / 3) {
-        return bt_fail(e, BT_ERR_FORMAT, "line %zu: a token of more than %d bytes", number, BT_KEY_BYTES_MAX);
-    }
-    if (space == NULL || !decode_base64(line, n_text, bytes, &size)) {
+    bool fits = n_text <= (BT_KEY_BYTES_MAX + 2) / 3 * 4;
+    if (fits && (space == NULL || !decode_base64(line, n_text, bytes, &size))) {
         return bt_fail(e, BT_ERR_FORMAT, "line %zu: a token in base64, a space and its rank are expected", number);
+    }
+    if (!fits || size > BT_KEY_BYTES_MAX) {
+        return bt_fail(e, BT_ERR_FORMAT, "line %zu: a token of more than %d bytes", number, BT_KEY_BYTES_MAX);
     }
     if (!bt_json_u64(space + 1, n - n_text - 1, &rank) || rank >= RANKS_MAX) {
         return bt_fail(e, BT_ERR_FORMAT, "line %zu: the rank is no integer from 0 to %d", number, RANKS_MAX - 1);

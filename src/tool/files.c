@@ -30,7 +30,8 @@ static bool is_same_file(const struct stat *a, const char *path)
 bool bt_tool_is_model_file(const bt_model *m, const char *path)
 {
     static const char *const beside[] = {"config.json",    "generation_config.json", "model.safetensors.index.json",
-                                         "tokenizer.json", "tokenizer_config.json",  "chat_template.jinja"};
+                                         "tokenizer.json", "tokenizer_config.json",  "chat_template.jinja",
+                                         "tiktoken.model"};
     struct stat info;
     if (stat(path, &info) != 0) return false;
     bool found = false;

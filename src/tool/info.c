@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "model/model.h"
+#include "text/tokenizer.h"
 #include "tool/ids.h"
 
 typedef struct part { /* tensors that have something in common */
@@ -133,7 +134,8 @@ static void print_tokens(bt_text *t, const bt_info *i)
     if (i->tokenizer == NULL)
         bt_text_printf(t, "  tokenizer: none (%s)\n", i->tokenizer_fault);
     else
-        bt_text_printf(t, "  tokenizer: %zu ids\n", bt_tokenizer_n_vocab(i->tokenizer));
+        bt_text_printf(t, "  tokenizer: %zu ids, %s\n", bt_tokenizer_n_vocab(i->tokenizer),
+                       bt_tokenizer_file(i->tokenizer));
     if (i->tokenizer != NULL && bt_tokenizer_bos(i->tokenizer) >= 0)
         bt_text_printf(t, "  put before a raw prompt: %d\n", (int)bt_tokenizer_bos(i->tokenizer));
     const int32_t *ids;
@@ -231,8 +233,8 @@ static void add_json_tokens(bt_text *t, const bt_info *i)
     if (i->tokenizer == NULL)
         bt_text_puts(t, "null");
     else
-        bt_text_printf(t, "{\"ids\": %zu, \"bos\": %d}", bt_tokenizer_n_vocab(i->tokenizer),
-                       (int)bt_tokenizer_bos(i->tokenizer));
+        bt_text_printf(t, "{\"ids\": %zu, \"bos\": %d, \"file\": \"%s\"}", bt_tokenizer_n_vocab(i->tokenizer),
+                       (int)bt_tokenizer_bos(i->tokenizer), bt_tokenizer_file(i->tokenizer));
     bt_text_puts(t, ", \"end_ids\": [");
     for (size_t k = 0; k < n; k++)
         if (is_used(i, ids[k])) bt_text_printf(t, "%s%d", n_used++ > 0 ? ", " : "", (int)ids[k]);

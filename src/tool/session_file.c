@@ -53,7 +53,7 @@ static uint64_t mix_header(const bt_shard *s, uint64_t h)
 
 static bt_status fingerprint(const bt_model *m, uint64_t *out, bt_error *e)
 {
-    static const char *const tokenizer_files[] = {"tokenizer.json", "tokenizer_config.json"};
+    static const char *const tokenizer_files[] = {"tokenizer.json", "tokenizer_config.json", "tiktoken.model"};
     size_t n;
     const char *config = bt_config_text(m->config, &n);
     uint64_t h = bt_checksum(0, config, n);

@@ -74,7 +74,7 @@ check("and said", r.code == 0 and b"does not fit: " in r.out, r)
 refused("context beyond the model", 1, "4096", "info", DENSE, "-c", 4097)
 
 with_tokenizer = report(make_model(bos=True, config={"eos_token_id": [1, 7]}))
-check("tokenizer", with_tokenizer["tokenizer"] == {"ids": 640, "bos": 0}, with_tokenizer["tokenizer"])
+check("tokenizer", with_tokenizer["tokenizer"] == {"ids": 640, "bos": 0, "file": "tokenizer.json"}, with_tokenizer["tokenizer"])
 check("end ids that the tokenizer lists", with_tokenizer["end_ids"] == [1], with_tokenizer["end_ids"])
 check("end ids without a tokenizer", report(make_model(config={"eos_token_id": [1, 7]}, with_tokenizer=False))["end_ids"] == [1, 7])
 check("no tokenizer", report(DENSE)["tokenizer"] is None)

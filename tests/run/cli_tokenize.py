@@ -113,4 +113,30 @@ for content in (b"", b"{", b"version https://git-lfs.github.com/spec/v1\n", b"\x
         f.write(content)
     refused(f"a broken tokenizer {content[:5]}", 3, "tokenizer.json", "tokenize", broken, "Z")
 
+# ---- tiktoken.model ----------------------------------------------------------------------------------------------------------------
+
+OWN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "tokenizers", "tiktoken")
+with open(os.path.join(OWN, "expected.json"), encoding="utf-8") as f:
+    cases = json.load(f)["cases"]
+lines = "".join(json.dumps(c["text"]) + "\n" for c in cases)
+r = run("tokenize", OWN, "--jsonl", "--special", stdin=lines)
+check("tiktoken.model", r.code == 0 and [json.loads(x) for x in r.out.splitlines()] == [c["ids"] for c in cases], r.err)
+back = run("detokenize", OWN, "--jsonl", stdin=r.out)
+check("and back", back.code == 0 and [json.loads(x) for x in back.out.splitlines()] == [c["text"] for c in cases], back.err)
+r = run("tokenize", OWN, "--jsonl", stdin=lines)
+check("without special tokens", [json.loads(x) for x in r.out.splitlines()] == [c.get("plain_ids", c["ids"]) for c in cases], r.err)
+r = run("detokenize", OWN, "1612")
+check("an id behind the reserved ones", r.code == 1 and r.out == b"" and "1612" in r.err, r)
+both = folder()
+for name in ("tiktoken.model", "tokenizer_config.json"):
+    with open(os.path.join(OWN, name), "rb") as src, open(os.path.join(both, name), "wb") as dst:
+        dst.write(src.read())
+make_tokenizer(both)
+r = run("tokenize", both, "<|open|>", "--special")
+check("tiktoken.model before tokenizer.json", r.code == 0 and r.out == b"1359\n" and "not used" in r.err, r)
+r = run("tokenize", both, "<|open|>", "--special", "-q")
+check("quietly", r.code == 0 and r.out == b"1359\n" and r.err == "", r)
+os.remove(os.path.join(both, "tokenizer_config.json"))
+refused("tiktoken.model alone", 3, "tokenizer_config.json", "tokenize", both, "Z")
+
 finish()

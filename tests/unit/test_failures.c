@@ -35,14 +35,15 @@ static int32_t ids[N_IDS]; /* of the model at hand */
 typedef struct world {
     char *top;                      /* the temporary folder */
     char folder[4200], cache[4200]; /* below it */
+    char ranks[4200];               /* likewise: a tokenizer of the other kind */
     char out[4400];                 /* where a stage may write */
     bt_model *model;
     bt_engine *engine;
     bt_session *session, *second;
     bt_tokenizer *tokenizer;
-    float *expected;          /* [n_vocab]: after all ids */
-    int32_t expected_ids[64]; /* of the tokenizer stage's text */
-    size_t n_expected_ids;
+    float *expected;             /* [n_vocab]: after all ids */
+    int32_t expected_ids[2][64]; /* of the tokenizer stages' text */
+    size_t n_expected_ids[2];
 } world;
 
 static void link_files(const char *from, const char *to)
@@ -69,7 +70,10 @@ static void make_world(world *w, const char *model)
     (void)snprintf(w->folder, sizeof w->folder, "%s/model", w->top);
     (void)snprintf(w->cache, sizeof w->cache, "%s/cache", w->top);
     (void)snprintf(w->out, sizeof w->out, "%s/out.safetensors", w->top);
+    (void)snprintf(w->ranks, sizeof w->ranks, "%s/ranks", w->top);
     assert_int_equal(mkdir(w->folder, 0777), 0);
+    assert_int_equal(mkdir(w->ranks, 0777), 0);
+    link_files("tests/data/tokenizers/tiktoken", w->ranks);
     (void)snprintf(path, sizeof path, UNIT_MODELS "%s", model);
     link_files(path, w->folder);
     link_files("tests/data/tokenizers/tiny", w->folder);
@@ -223,30 +227,40 @@ static bt_status decode_stream(const bt_tokenizer *t, const int32_t *list, size_
     return st;
 }
 
-static bt_status stage_tokenizer(world *w, bt_error *e)
+static bt_status try_tokenizer(world *w, const char *folder, size_t which, bt_error *e)
 {
     static const char text[] = "Hello  world, 1234 \xe4\xb8\x96\xe7\x95\x8c\xf0\x9f\x91\xa8 don't\n";
     bt_tokenizer *t = NULL;
     int32_t *list = NULL;
     char *back = NULL;
     size_t n = 0, size = 0;
-    bt_status st = bt_tokenizer_open(w->folder, &t, e);
+    bt_status st = bt_tokenizer_open(folder, &t, e);
     assert_int_equal(st == BT_OK, t != NULL);
     if (st == BT_OK) assert_true(bt_tokenizer_bos(t) >= -1);
     if (st == BT_OK) st = bt_tokenizer_encode(t, text, sizeof text - 1, 0, &list, &n, e);
     if (st == BT_OK) st = bt_tokenizer_decode(t, list, n, 0, &back, &size, e);
     if (st == BT_OK) assert_true(size == sizeof text - 1 && memcmp(back, text, size) == 0);
     if (st == BT_OK) st = decode_stream(t, list, n, e);
-    if (st == BT_OK && w->n_expected_ids == 0) { /* the first time */
-        w->n_expected_ids = n;
-        memcpy(w->expected_ids, list, n * sizeof *list);
+    if (st == BT_OK && w->n_expected_ids[which] == 0) { /* the first time */
+        w->n_expected_ids[which] = n;
+        memcpy(w->expected_ids[which], list, n * sizeof *list);
     }
-    if (st == BT_OK) assert_int_equal(n, w->n_expected_ids);
-    if (st == BT_OK) assert_memory_equal(list, w->expected_ids, n * sizeof *list);
+    if (st == BT_OK) assert_int_equal(n, w->n_expected_ids[which]);
+    if (st == BT_OK) assert_memory_equal(list, w->expected_ids[which], n * sizeof *list);
     bt_free(back);
     bt_free(list);
     bt_tokenizer_close(t);
     return st;
+}
+
+static bt_status stage_tokenizer(world *w, bt_error *e)
+{
+    return try_tokenizer(w, w->folder, 0, e);
+}
+
+static bt_status stage_tiktoken(world *w, bt_error *e)
+{
+    return try_tokenizer(w, w->ranks, 1, e);
 }
 
 static bt_status stage_sampler(world *w, bt_error *e)
@@ -296,7 +310,7 @@ static void check_written(const world *w, bt_status st)
     assert_non_null(d);
     while (readdir(d) != NULL) n_entries++;
     assert_int_equal(closedir(d), 0);
-    assert_int_equal(n_entries, 5); /* ".", "..", model, cache, out.safetensors: no temporary file */
+    assert_int_equal(n_entries, 6); /* ".", "..", model, cache, ranks, out.safetensors: no temporary file */
 }
 
 typedef struct stage {
@@ -311,8 +325,8 @@ typedef struct stage {
 static const stage stages[] = {
     {"locate", stage_locate, NULL, 8, 8, false, false},       {"model", stage_model, NULL, 100, 20, false, false},
     {"engine", stage_engine, NULL, 20, 5, true, true},        {"session", stage_session, NULL, 4, 0, false, false},
-    {"tokenizer", stage_tokenizer, NULL, 50, 6, true, false}, {"sampler", stage_sampler, NULL, 2, 0, false, false},
-    {"write", stage_write, check_written, 8, 5, true, true},
+    {"tokenizer", stage_tokenizer, NULL, 50, 6, true, false}, {"tiktoken", stage_tiktoken, NULL, 50, 6, true, true},
+    {"sampler", stage_sampler, NULL, 2, 0, false, false},     {"write", stage_write, check_written, 8, 5, true, true},
 };
 #    define N_STAGES (sizeof stages / sizeof *stages)
 

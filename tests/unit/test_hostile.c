@@ -440,15 +440,18 @@ static void endless_lists_are_refused(void **state)
 static const char text[] =
     "Hello  world, 1234567 \xe4\xb8\x96\xe7\x95\x8c \xf0\x9f\x91\xa8 don't\n\n x\t<|ifm|im_end|>\x01";
 
+typedef bt_status (*open_fn)(const char *, size_t, const char *, size_t, bt_tokenizer **, bt_error *);
+
 typedef struct sound {
-    const char *name, *json, *config; /* as read: json [json_size], config [config_size] or NULL */
+    open_fn open;
+    const char *name, *json, *config; /* as read: json [json_size] (or tiktoken.model), config [config_size] or NULL */
     size_t json_size, config_size;
     int32_t *ids; /* of `text` */
     size_t n_ids;
 } sound;
 
 /* From blocks of exactly their size, so that a read past their end is seen. */
-static bt_status open_exact(const char *json, size_t json_size, const char *config, size_t config_size,
+static bt_status open_exact(open_fn open, const char *json, size_t json_size, const char *config, size_t config_size,
                             bt_tokenizer **t, bt_error *e)
 {
     char *a = malloc(json_size > 0 ? json_size : 1),
@@ -456,7 +459,7 @@ static bt_status open_exact(const char *json, size_t json_size, const char *conf
     assert_non_null(a);
     if (json_size > 0) memcpy(a, json, json_size);
     if (b != NULL && config_size > 0) memcpy(b, config, config_size);
-    bt_status st = bt_tokenizer_open_text(a, json_size, b, config_size, t, e);
+    bt_status st = open(a, json_size, b, config_size, t, e);
     free(a);
     free(b);
     return st;
@@ -468,7 +471,7 @@ static bool judge_tokenizer(const sound *s, const char *json, size_t json_size, 
 {
     bt_tokenizer *t = NULL;
     bt_error e = {.status = BT_OK};
-    bt_status st = open_exact(json, json_size, config, config_size, &t, &e);
+    bt_status st = open_exact(s->open, json, json_size, config, config_size, &t, &e);
     if (st != BT_OK) {
         if (st == BT_ERR_MEMORY || strlen(e.message) < 10 || same_meaning)
             fail_msg("%s %zu of %s: %s", what, at, s->name, e.message);
@@ -504,7 +507,8 @@ static void cut_tokenizer(const sound *s, size_t n_borders)
         if (!refused && !is_blank_from(s->json, s->json_size, at)) fail_msg("%s cut at %zu is accepted", s->name, at);
         n_refused += refused;
     }
-    for (size_t at = 0; s->config != NULL && at < s->config_size; at += ONE_IN, n_run++) {
+    size_t config_step = ONE_IN * (s->json_size < SMALL_FILE ? 1 : 16); /* each reads the whole tokenizer again */
+    for (size_t at = 0; s->config != NULL && at < s->config_size; at += config_step, n_run++) {
         bool refused = judge_tokenizer(s, s->json, s->json_size, s->config, at, false, "a cut of the config at", at);
         if (!refused && !is_blank_from(s->config, s->config_size, at)) fail_msg("%s, config cut at %zu", s->name, at);
         n_refused += refused;
@@ -518,14 +522,14 @@ static void flip_tokenizer(const sound *s, size_t n_flips)
     uint64_t json_meaning = meaning_of(s->json, s->json_size);
     uint64_t config_meaning = config == NULL ? 0 : meaning_of(s->config, s->config_size);
     size_t n_refused = 0, n_run = 0, n_config = config == NULL ? 0 : s->config_size * 8;
-    size_t config_step = ONE_IN * (s->json_size < SMALL_FILE ? 1 : 16); /* each reads the whole tokenizer again */
+    size_t config_step = ONE_IN * (s->json_size < SMALL_FILE ? 1 : 16); /* as above */
     assert_non_null(json);
     memcpy(json, s->json, s->json_size);
     if (config != NULL) memcpy(config, s->config, s->config_size);
     for (size_t i = 0; i < n_flips; i += ONE_IN, n_run++) {
         size_t bit = (size_t)(bt_rng_u64(11, i) % (s->json_size * 8));
         json[bit / 8] = (char)(json[bit / 8] ^ (1 << bit % 8));
-        bool same = meaning_of(json, s->json_size) == json_meaning;
+        bool same = json_meaning != 0 && meaning_of(json, s->json_size) == json_meaning;
         n_refused += judge_tokenizer(s, json, s->json_size, s->config, s->config_size, same, "bit", bit);
         json[bit / 8] = s->json[bit / 8];
     }
@@ -545,14 +549,18 @@ static void attack_tokenizer(const char *folder, size_t n_borders, size_t n_flip
     char path[4400];
     bt_tokenizer *t = NULL;
     bt_error e = {.status = BT_OK};
-    sound s = {.name = folder};
-    (void)snprintf(path, sizeof path, "%.4000s/tokenizer.json", folder);
+    sound s = {.name = folder, .open = bt_tokenizer_open_text};
+    (void)snprintf(path, sizeof path, "%.4000s/tiktoken.model", folder);
+    if (access(path, R_OK) == 0)
+        s.open = bt_tokenizer_open_tiktoken;
+    else
+        (void)snprintf(path, sizeof path, "%.4000s/tokenizer.json", folder);
     char *json = read_whole(path, &s.json_size), *config = NULL;
     (void)snprintf(path, sizeof path, "%.4000s/tokenizer_config.json", folder);
     if (access(path, R_OK) == 0) config = read_whole(path, &s.config_size);
     s.json = json;
     s.config = config;
-    unit_ok(open_exact(s.json, s.json_size, s.config, s.config_size, &t, &e), &e);
+    unit_ok(open_exact(s.open, s.json, s.json_size, s.config, s.config_size, &t, &e), &e);
     unit_ok(bt_tokenizer_encode(t, text, sizeof text - 1, BT_TEXT_SPECIAL, &s.ids, &s.n_ids, &e), &e);
     bt_tokenizer_close(t);
     cut_tokenizer(&s, n_borders);
@@ -566,6 +574,7 @@ static void tokenizer_damaged(void **state)
 {
     (void)state;
     attack_tokenizer("tests/data/tokenizers/tiny", N_LARGE_BORDERS, N_FLIPS);
+    attack_tokenizer("tests/data/tokenizers/tiktoken", N_LARGE_BORDERS, N_FLIPS);
 }
 
 static void fixture_tokenizer_damaged(void **state)
@@ -578,6 +587,8 @@ static void fixture_tokenizer_damaged(void **state)
     }
     char path[4400];
     (void)snprintf(path, sizeof path, "%.4000s/tokenizers/k2", fixtures);
+    attack_tokenizer(path, N_LARGE_BORDERS, 100);
+    (void)snprintf(path, sizeof path, "%.4000s/tokenizers/k3", fixtures);
     attack_tokenizer(path, N_LARGE_BORDERS, 100);
 }
 

@@ -152,7 +152,7 @@ static void test_fingerprint(void **state)
     char *folder = unit_make_folder(), command[9000];
     (void)snprintf(command, sizeof command, "cp " UNIT_MODELS "k2-dense/* '%s'", folder);
     assert_int_equal(system(command), 0);
-    uint64_t seen[5];
+    uint64_t seen[6];
     seen[0] = model_of(folder, "f32");
     assert_true(seen[0] == model_of(UNIT_MODELS "k2-dense", "f32"));
     assert_true(seen[0] == model_of(folder, "bf16"));
@@ -172,7 +172,9 @@ static void test_fingerprint(void **state)
     seen[3] = model_of(folder, "f32");
     unit_write_file(folder, "tokenizer_config.json", "{}", 2);
     seen[4] = model_of(folder, "f32");
-    for (size_t i = 0; i < 5; i++)
+    unit_write_file(folder, "tiktoken.model", "IQ== 0\n", 7);
+    seen[5] = model_of(folder, "f32");
+    for (size_t i = 0; i < 6; i++)
         for (size_t j = 0; j < i; j++) assert_true(seen[i] != seen[j]);
     unit_remove_folder(folder);
     free(folder);
