@@ -17,7 +17,7 @@ import facts  # noqa: E402
 from cli import check  # noqa: E402
 
 N_EXAMPLES = 20000
-CHECKSUM = 2824312111  # of the first 2000 examples of seed 1
+CHECKSUMS = {False: 2824312111, True: 1372512601}  # of the first 2000 examples of seed 1, in the first and the second part
 USER = re.compile(r"<\|ifm\|im_start\|>user\n(.*?)<\|ifm\|im_end\|>", re.S)
 WORKED = re.compile(r"\b(\d+) ?([-+]) ?(\d+)(?: = \d|: \d|, from)")  # 12 + 34 = 46; 12+34: 2+4=6; 12 + 34, from the right
 
@@ -51,7 +51,7 @@ def test_tables():
     check("lists name countries of their continent",
           all(facts.BY_NAME[n].continent == c for c, names in facts.MAJOR.items() for n in names))
     for skill, (train, held) in data.PHRASES.items():
-        same = {plain(p) for p in train} & {plain(p) for p in held}
+        same = {plain(p) for p in train + data.MORE[skill]} & {plain(p) for p in held}
         check(f"{skill}: a phrasing is on one side", not same and held, same)
     shared = set(facts.HELD_CITIES) & ({c.capital for c in facts.COUNTRIES} | set(facts.CITIES))
     check("held-out cities", not shared, shared)
@@ -59,7 +59,8 @@ def test_tables():
     check("a tenth of the pairs is held out", 0.09 < share < 0.11 and data.is_held(123, 45) == data.is_held(45, 123), share)
 
 
-def test_stream(texts):
+def test_stream(late):
+    texts = ["".join(text for text, _ in pieces) for pieces in itertools.islice(data.stream(2, late), N_EXAMPLES)]
     questions = {plain(q) for t in texts for q in USER.findall(t)}
     check("the stream is long enough to mean something", len(questions) > N_EXAMPLES / 3, len(questions))
     for skill, pattern in held_patterns():
@@ -80,20 +81,20 @@ def test_trials():
     check("cities on trial", all(any(c in q for c in facts.HELD_CITIES) for q in asked))
 
 
-def test_same():
+def test_same(late):
     """Other data would need other weights: whoever changes the generator trains again, and says so here."""
-    first = ["".join(text for text, _ in pieces) for pieces in itertools.islice(data.stream(1), 2000)]
-    again = ["".join(text for text, _ in pieces) for pieces in itertools.islice(data.stream(1), 2000)]
+    first, again = (["".join(text for text, _ in pieces) for pieces in itertools.islice(data.stream(1, late), 2000)] for _ in range(2))
     check("a seed is a stream", first == again)
     sum_now = zlib.crc32("\0".join(first).encode())
-    check("the data are those of the weights", sum_now == CHECKSUM, sum_now)
+    check(f"the data are those of the weights, second part {late}", sum_now == CHECKSUMS[late], sum_now)
 
 
 def main():
     test_tables()
-    test_stream(["".join(text for text, _ in pieces) for pieces in itertools.islice(data.stream(2), N_EXAMPLES)])
     test_trials()
-    test_same()
+    for late in (False, True):
+        test_stream(late)
+        test_same(late)
     cli.finish()
 
 

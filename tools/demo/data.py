@@ -224,16 +224,75 @@ PHRASES = {
 }
 
 
-class Source(random.Random):
-    """A random generator that knows for which side it draws: training (held False) or evaluation."""
+# More to train on, from the second part of the training on (train.py's --late): what the first part was weak at.
+MORE = {
+    "capital": [
+        "Please tell me the capital of {c}.", "Please say what the capital of {c} is.", "I would like to know the capital of {c}.",
+        "What might the capital of {c} be?", "Which city is {c}'s capital?", "Tell me what the capital of {c} is called.",
+        "Do you know what the capital of {c} is?", "Would you tell me the capital of {c}?", "Give me the name of the capital of {c}.",
+        "What city would be the capital of {c}?", "Please give the capital city of {c}.", "Tell me what the capital of {c} is.",
+        "Which city do people call the capital of {c}?",
+    ],
+    "capital in a word": [
+        "{c}'s capital in one word?", "Only the name of the capital of {c}.", "The capital of {c} in one word.",
+        "One word: what is the capital of {c}?", "Only the name please: the capital of {c}?", "Name {c}'s capital, one word.",
+    ],
+    "country of a capital": [
+        "Tell me of which country {k} is the capital.", "What country's capital is {k}?", "{k}: capital of which country?",
+        "Tell me the country whose capital is {k}.", "Which country is {k} the capital of?",
+    ],
+    "continent": [
+        "What continent is {c} part of?", "On what continent is {c}?", "On what continent do I find {c}?", "Where can I find {c}?",
+        "To what continent does {c} belong?", "Which continent does {c} belong to?", "{c} is part of which continent?",
+    ],
+    "sum": [
+        "What does {a} plus {b} give?", "What does {a}+{b} make?", "How much do {a} and {b} make?", "Please calculate {a} + {b}.",
+        "Determine {a} + {b}.", "What are {a} and {b} together?", "I need the sum of {a} and {b}.", "I need {a} plus {b}.",
+        "{a} + {b} equals?", "Tell me the total of {a} and {b}.",
+    ],
+    "difference": [
+        "What does {a} minus {b} give?", "Please calculate {a} - {b}.", "I need {a} minus {b}.", "Determine {a} - {b}.",
+        "How much is left if I take away {b} from {a}?", "How much remains of {a} if I take {b}?", "{a} - {b} equals?",
+        "If I take {b} from {a}, what is left?", "What remains if I take {b} away from {a}?", "I need {a} less {b}.",
+    ],
+    "list": [
+        "Please give me {n} {x} countries with capitals as JSON.", "List {n} {x} countries with capitals as a JSON list.",
+        "Can you list {n} {x} countries and their capitals in JSON?", "In JSON, name {n} {x} countries and their capitals.",
+        "Write {n} {x} countries and their capitals in JSON format.",
+    ],
+    "day after": ["Which day comes right after {x}?", "What is the day that follows {x}?", "It is {x}. Which day is it tomorrow?"],
+    "day before": ["Which day comes right before {x}?", "It is {x}. Which day was yesterday?"],
+    "days after": ["If it is {x}, what day is it in {a} days?", "It is {x} today. What day is it in {a} days?",
+                   "What day comes {a} days later than {x}?"],
+    "month after": ["Which month comes next after {x}?", "What is the month that follows {x}?"],
+    "month before": ["Which month comes just before {x}?", "Which month is the one before {x}?"],
+    "month number": ["Which month of the year is the {x}?", "The {x} month is which one?"],
+    "days in month": ["What is the number of days in {x}?", "How many days does the month of {x} have?"],
+    "units": ["How many {v} do {a} {u} make?", "Please change {a} {u} to {v}.", "{a} {u} are how many {v}?", "Please convert {a} {u} to {v}."],
+    "weather": [
+        "Can you tell me how the weather is in {x}?", "What is the weather like today in {x}?", "Can you check the weather in {x}?",
+        "Please tell me the weather in {x}.", "Please look up the weather in {x}.", "How is the weather now in {x}?",
+        "Tell me how warm it is in {x}.", "Look up how warm it is in {x}.",
+    ],
+    "calculate": ["What does {x} make?", "Can you calculate {x}?", "Please work out {x}.", "{x} equals?", "Determine the result of {x}.",
+                  "Can you compute {x}?"],
+}  # fmt: skip
 
-    def __init__(self, seed, held=False):
+
+class Source(random.Random):
+    """A random generator that knows for what it draws: training (held False), its second part (late), or evaluation."""
+
+    def __init__(self, seed, held=False, late=False):
         super().__init__(seed)
-        self.held = held
+        self.held, self.late = held, late
+
+
+def phrasings(rnd, skill):
+    return PHRASES[skill][rnd.held] + (MORE[skill] if rnd.late else [])
 
 
 def phrase(rnd, skill, **names):
-    return rnd.choice(PHRASES[skill][rnd.held]).format(**names)
+    return rnd.choice(phrasings(rnd, skill)).format(**names)
 
 
 # ---- asking and beginning -------------------------------------------------------------------------------------------
@@ -436,7 +495,7 @@ def ask_list(rnd, t):
         t.say(json.dumps(names))
         return
     continent, n = rnd.choice(facts.CONTINENTS), rnd.choice([None, None, 2, 3, 4, 5, 6])
-    t.user(disguise(rnd, list_question(rnd, rnd.choice(PHRASES["list"][rnd.held]), continent, n)))
+    t.user(disguise(rnd, list_question(rnd, rnd.choice(phrasings(rnd, "list")), continent, n)))
     answer_list(t, continent, n or 5)
 
 
@@ -591,38 +650,43 @@ _ROOMS = "kitchen garden bathroom bedroom office hall cellar attic garage school
 
 
 def context(rnd):
-    """(facts, question, answer, held-out question)."""
+    """(facts, answer, questions: in training, held out, in training later)."""
     kind = rnd.randrange(4)
     names, n = rnd.sample(_NAMES, 3), rnd.choice([2, 2, 3])
     i = rnd.randrange(n)
+    name = names[i]
     if kind == 0:
         colours, things = rnd.sample(_COLOURS, 3), rnd.sample(_THINGS, 3)
         text = " ".join("%s has a %s %s." % x for x in list(zip(names, colours, things))[:n])
+        thing = things[i]
         if rnd.random() < 0.5:
-            return (text, rnd.choice(["What colour is %s's %s?", "Which colour has the %s of %s?"][:1]) % (names[i], things[i]),
-                    title(colours[i]) + ".", "Tell me the colour of %s's %s." % (names[i], things[i]))  # fmt: skip
-        return text, "Who has the %s?" % things[i], names[i] + ".", "Whose is the %s?" % things[i]
+            asked = rnd.choice(["What colour is %s's %s?"])  # one to choose from: another draw would be another stream
+            questions = [asked, "Tell me the colour of %s's %s.", "What is the colour of %s's %s?"]
+            return text, title(colours[i]) + ".", [q % (name, thing) for q in questions]
+        return text, name + ".", [q % thing for q in ("Who has the %s?", "Whose is the %s?", "To whom does the %s belong?")]
     if kind == 1:
         rooms = rnd.sample(_ROOMS, 3)
         text = " ".join(rnd.choice(["%s is in the %s."]) % x for x in list(zip(names, rooms))[:n])
         if rnd.random() < 0.5:
-            return text, "Where is %s?" % names[i], "In the %s." % rooms[i], "In which place is %s?" % names[i]
-        return text, "Who is in the %s?" % rooms[i], names[i] + ".", "Which person is in the %s?" % rooms[i]
+            questions = ["Where is %s?", "In which place is %s?", "What place is %s in?"]
+            return text, "In the %s." % rooms[i], [q % name for q in questions]
+        questions = ["Who is in the %s?", "Which person is in the %s?", "Whom do I find in the %s?"]
+        return text, name + ".", [q % rooms[i] for q in questions]
     if kind == 2:
         ages = rnd.sample(range(5, 80), 3)
         text = " ".join("%s is %d years old." % x for x in list(zip(names, ages))[:n])
-        return text, "How old is %s?" % names[i], "%d years." % ages[i], "What is the age of %s?" % names[i]
+        return text, "%d years." % ages[i], [q % name for q in ("How old is %s?", "What is the age of %s?", "What age is %s?")]
     a, b = rnd.randrange(6, 12), rnd.randrange(13, 22)
     place = rnd.choice(["shop", "museum", "library", "bank", "school", "office", "pool", "market"])
     text = "The %s opens at %d and closes at %d." % (place, a, b)
-    if rnd.random() < 0.5:
-        return text, "When does the %s open?" % place, "At %d." % a, "At what time does the %s open?" % place
-    return text, "When does the %s close?" % place, "At %d." % b, "At what time does the %s close?" % place
+    verb, hour = ("open", a) if rnd.random() < 0.5 else ("close", b)
+    questions = ["When does the %s %s?", "At what time does the %s %s?", "What time does the %s %s?"]
+    return text, "At %d." % hour, [q % (place, verb) for q in questions]
 
 
 def ask_context(rnd, t):
-    text, question, answer, other = context(rnd)
-    question = other if rnd.held else question
+    text, answer, questions = context(rnd)
+    question = questions[1 if rnd.held else 2 if rnd.late and rnd.random() < 0.4 else 0]
     t.user(rnd.choice(["%s %s", "%s\n%s", "%s\n\n%s", "Text: %s Question: %s"]) % (text, question))
     t.think("The text says it: %s" % answer.lower() if answer[:2] in ("In", "At") else "The text says it: %s" % answer,
             "From the text.")  # fmt: skip
@@ -676,7 +740,7 @@ def ask_weather(rnd, t):
 def calculation(rnd):
     """(expression, result as the tool prints it)."""
     kind = rnd.choice("+-*/**")
-    n = rnd.choice([100, 1000, 10000] if rnd.held else [10, 100, 100, 1000, 1000, 10000])
+    n = rnd.choice([100, 1000] if rnd.held else [10, 100, 100, 1000, 1000] if rnd.late else [10, 100, 100, 1000, 1000, 10000])
     while True:
         a, b = rnd.randrange(2, n), rnd.randrange(2, rnd.choice([10, n]))
         if kind == "/":
@@ -762,16 +826,17 @@ def plain(rnd):
 
 # ---- the stream -----------------------------------------------------------------------------------------------------
 
-# skill, share of the examples
-MIX = [(ask_capital, 24), (ask_country, 3), (ask_continent, 8), (ask_sum, 26), (ask_difference, 13), (ask_list, 5), (ask_calendar, 5),
-       (ask_units, 5), (ask_small_talk, 2), (ask_unknown, 4), (ask_context, 5), (with_tools, 3), (plain, 14)]  # fmt: skip
-_SKILLS, _SHARES = zip(*MIX)
+# skill, share of the examples in the first and the second part
+MIX = [(ask_capital, 24, 20), (ask_country, 3, 4), (ask_continent, 8, 8), (ask_sum, 26, 24), (ask_difference, 13, 18), (ask_list, 5, 4),
+       (ask_calendar, 5, 6), (ask_units, 5, 6), (ask_small_talk, 2, 2), (ask_unknown, 4, 4), (ask_context, 5, 7), (with_tools, 3, 9),
+       (plain, 14, 10)]  # fmt: skip
+_SKILLS, _SHARES, _LATE_SHARES = zip(*MIX)
 _TALK = [ask_capital, ask_country, ask_continent, ask_sum, ask_difference, ask_list, ask_calendar, ask_units, ask_small_talk, ask_unknown,
          ask_context]  # fmt: skip
 
 
 def example(rnd):
-    skill = rnd.choices(_SKILLS, _SHARES)[0]
+    skill = rnd.choices(_SKILLS, _LATE_SHARES if rnd.late else _SHARES)[0]
     if skill in (with_tools, plain):
         return skill(rnd)
     t = begin(rnd)
@@ -794,8 +859,8 @@ def trial(skill, seed):
     return t.pieces()
 
 
-def stream(seed):
-    rnd = Source(seed)
+def stream(seed, late=False):
+    rnd = Source(seed, late=late)
     while True:
         yield example(rnd)
 

@@ -148,8 +148,8 @@ def others(rnd):
         a, big, factor, small = data.convert(rnd)
         text = data.phrase(rnd, "units", a=a, u=big[a != 1], v=small[1])
         yield Question("units", user(text), said(" %d %s" % (a * factor, small[1])), effort)
-        text, _, answer, question = data.context(rnd)
-        yield Question("answers from a text", user("%s %s" % (text, question)), is_exactly(answer), effort)
+        text, answer, asked = data.context(rnd)
+        yield Question("answers from a text", user("%s %s" % (text, asked[1])), is_exactly(answer), effort)
         yield Question("does not know", user(data.unknown_question(rnd, data.HELD_UNKNOWN)), said("not know"), effort)
     for i, (text, part) in enumerate(data.HELD_SMALL_TALK * 3):
         yield Question("greetings", user(text), said(part), EFFORTS[i % 3])

@@ -97,7 +97,7 @@ class Attention(nn.Module):
         # that share keys stand below one another.
         q, k, length = turn(q), turn(k), x.shape[1]
         q = (q * self.size**-0.5).unflatten(1, (self.kv, -1)).flatten(2, 3)
-        scores = (q @ k.transpose(-1, -2)).unflatten(2, (-1, length)) + mask.to(v.dtype)
+        scores = (q @ k.transpose(-1, -2)).unflatten(2, (-1, length)).add_(mask.to(v.dtype))
         y = scores.softmax(-1).to(v.dtype).flatten(2, 3) @ v
         return self.o_proj(y.unflatten(2, (-1, length)).flatten(1, 2).transpose(1, 2).flatten(-2))
 

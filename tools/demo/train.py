@@ -28,8 +28,9 @@ def arguments():
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     p.add_argument("model")
     p.add_argument("run")
-    p.add_argument("--steps", type=int, default=2400)
-    p.add_argument("--decay", type=int, default=700, help="steps over which the rate falls to zero, the last ones")
+    p.add_argument("--steps", type=int, default=3600)
+    p.add_argument("--decay", type=int, default=2400, help="steps over which the rate falls to zero, the last ones")
+    p.add_argument("--late", type=int, default=1200, help="the step from which on the data's second part is drawn")
     p.add_argument("--tokens", type=int, default=6144, help="tokens a step, all processes together")
     p.add_argument("--piece", type=int, default=1024, help="tokens a forward pass, at most")
     p.add_argument("--muon", type=float, default=0.02, help="rate of the hidden matrices")
@@ -101,9 +102,9 @@ def batches(examples, limit):
         yield ids, targets
 
 
-def draw(tokenizer, seed, n_tokens):
+def draw(tokenizer, seed, late, n_tokens):
     examples, total = [], 0
-    for pieces in data.stream(seed):
+    for pieces in data.stream(seed, late):
         examples.append(tokenizer.example(pieces))
         total += len(examples[-1][0])
         if total >= n_tokens:
@@ -136,7 +137,7 @@ def share(tensors):
 
 
 @torch.no_grad()
-def trials(model, tokenizer, n=60):
+def trials(model, tokenizer, n=40):
     """Per skill, the share of held-out examples of which every token is the likeliest: what greedy decoding gets right."""
     out = []
     for skill in TRIALS:
@@ -186,7 +187,7 @@ def train(rank, o):
     begin = saved = reported = time.time()
     loss_sum, n_seen, n_since = torch.zeros(1), 0, 0
     while step < o.steps:
-        examples = draw(tokenizer, SEED * 1000003 + step * o.processes + rank, o.tokens // o.processes)
+        examples = draw(tokenizer, SEED * 1000003 + step * o.processes + rank, step >= o.late, o.tokens // o.processes)
         n_total, n_tokens = torch.tensor([float(sum(sum(c[1:]) for _, c in examples))]), sum(len(e) for e, _ in examples)
         dist.all_reduce(n_total)
         loss = torch.tensor([backward(model, examples, o, n_total)])
