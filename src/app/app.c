@@ -150,6 +150,7 @@ int bt_app_close(bt_app *a, int code)
         code = number == ENOSPC || number == EDQUOT ? BT_EXIT_MEMORY : BT_EXIT_FAILED;
         (void)bt_app_fail_with(a, code, "stdout: cannot write: %s", strerror(number));
     }
+    bt_signals_opening(NULL);
     bt_signals_forget();
     bt_session_close(a->session);
     bt_engine_close(a->engine);
@@ -213,7 +214,9 @@ int bt_app_open_model(bt_app *a)
 #ifdef BT_TEST_BUILD
     options.ablate = a->options->values[BT_OPT_ABLATE].text;
 #endif
+    bt_signals_opening(a->path);
     bt_status st = bt_model_open(a->path, &options, &a->model, &a->error);
+    bt_signals_opening(NULL);
     if (st == BT_ERR_USAGE) return bt_app_fail(a, BT_EXIT_USAGE);
     if (st != BT_OK) return fail_model(a, st);
     watch_files(a);

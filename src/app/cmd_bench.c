@@ -24,8 +24,9 @@ static bool keep_going(void *user, const char *doing)
 
 static void opened(void *user, const bt_model *m)
 {
-    (void)user;
+    bt_app *a = user;
     bt_signals_forget();
+    bt_signals_opening(m == NULL ? a->path : NULL); /* none is open: the next thing to happen is that one is opened */
     for (size_t i = 0; m != NULL && i < bt_tool_n_files(m); i++) {
         const char *path;
         const void *data;
@@ -146,7 +147,9 @@ static int measure(bt_app *a, const size_t *depths, size_t n_depths, const char 
     };
     if (o.n_prompt == 0 && o.n_decode == 0)
         return bt_app_fail_with(a, BT_EXIT_USAGE, "-p 0 and -n 0 leave nothing to measure");
+    bt_signals_opening(a->path);
     bt_status st = bt_bench_run(&o, &b, &a->error);
+    bt_signals_opening(NULL);
     int code = st == BT_ERR_FORMAT || st == BT_ERR_IO ? BT_EXIT_MODEL : bt_exit_code(st);
     if (st == BT_OK)
         code = report(a, &b, before, before_size);

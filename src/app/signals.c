@@ -19,6 +19,7 @@ static volatile sig_atomic_t is_conversing, terminal_fd = -1;
 static const char *farewell;
 static struct termios terminal; /* as it was when the conversation began */
 static bt_watched watched[N_WATCHED_MAX];
+static const char *_Atomic opening; /* what is being opened: its mappings are not known yet */
 static atomic_size_t n_watched;
 
 static void say(const char *text)
@@ -54,6 +55,13 @@ static void on_bus_error(int signal_number, siginfo_t *info, void *context)
         say("\nbaltoro: ");
         say(watched[i].path);
         say(": the file shrank, or could not be read, while it was in use\n");
+        _exit(EXIT_MODEL);
+    }
+    const char *path = atomic_load_explicit(&opening, memory_order_acquire);
+    if (path != NULL && info->si_code == BUS_ADRERR) { /* beyond the end of a mapped file */
+        say("\nbaltoro: ");
+        say(path);
+        say(": a file of it shrank, or could not be read, while it was opened\n");
         _exit(EXIT_MODEL);
     }
     /* Not ours: a bug. The default action leaves a core to look at. */
@@ -100,6 +108,11 @@ void bt_signals_defer(bool deferred)
 bool bt_signals_interrupted(void)
 {
     return is_interrupted != 0;
+}
+
+void bt_signals_opening(const char *path)
+{
+    atomic_store_explicit(&opening, path, memory_order_release);
 }
 
 bool bt_signals_watch(const char *path, const void *data, size_t size)

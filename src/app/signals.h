@@ -26,5 +26,7 @@ void bt_signals_clear(void); /* forgets an interrupt that was seen to */
 /* Tells the SIGBUS handler which file lies where; path is borrowed until bt_signals_forget. False: the list is full. */
 bool bt_signals_watch(const char *path, const void *data, size_t size);
 void bt_signals_forget(void);
+/* What is being opened, whose mappings nobody can tell yet; borrowed until the next call. NULL: nothing. */
+void bt_signals_opening(const char *path);
 
 #endif

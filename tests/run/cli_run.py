@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -265,6 +266,37 @@ for victim in ("model-00001-of-00004.safetensors", "model-00004-of-00004.safeten
     os.truncate(os.path.join(path, victim), 0)  # after it was mapped and checked
     out, err = p.communicate(b"Hello", timeout=60)
     check(f"{victim} shrinks while it is mapped", p.returncode == 3 and victim.encode() in err, p.returncode, err)
+
+# The same within the opening, when nobody knows yet what is mapped where: a library laid under the program cuts a file as
+# soon as it is mapped.
+cut = os.path.join(here, "cut.so")
+CUT = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+void *mmap(void *at, size_t n, int prot, int flags, int fd, off_t from)
+{
+    void *(*real)(void *, size_t, int, int, int, off_t) = dlsym(RTLD_NEXT, "mmap");
+    void *p = real(at, n, prot, flags, fd, from);
+    char link[64], path[4096] = "";
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    if (fd < 0 || readlink(link, path, sizeof path - 1) < 0 || strstr(path, "00004-of-00004.safetensors") == NULL) return p;
+    return truncate(path, 0) == 0 ? p : MAP_FAILED;
+    return p;
+}
+"""
+made = None
+if not os.environ.get("SANITIZER") and shutil.which("cc"):
+    made = subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", cut, "-ldl"], input=CUT.encode(), capture_output=True)
+if made is None or made.returncode != 0:
+    not_run("a file shrinks within the opening", "no compiler here, or a sanitizer, which takes no library under it")
+else:
+    path = make_model()
+    r = run("run", path, "-p", "Hello", env={"LD_PRELOAD": cut})
+    check("a file shrinks within the opening", r.code == 3 and f"{path}: a file of it shrank" in r.err, r)
 
 # ---- numbers that are none -----------------------------------------------------------------------------------------------------------
 
