@@ -232,6 +232,11 @@ static void values(void **state)
             "f {\"s\": \"a <|open|>think<|sep|> b <|close|>response<|sep|> <|sep|> <|end_of_msg|> <|open|> "
             "<|close|>argumen \"}\n",
             "tool_calls", 0},
+           {TOOLS(CALL("f", ARG("s", "string", O("tools") O("call tool='g'") O("call tool=\"g\"") O("message")))),
+            false, "", "",
+            "f {\"s\": \"<|open|>tools<|sep|><|open|>call tool='g'<|sep|><|open|>call tool=\\\"g\\\"<|sep|>"
+            "<|open|>message<|sep|>\"}\n",
+            "tool_calls", 0},
            {TOOLS(CALL("f", ARG("s", "string", "a<\"\\\xf0\x9f\x98\x80\xe2\x82"))), false, "", "",
             "f {\"s\": \"a<\\\"\\\\\xf0\x9f\x98\x80\xef\xbf\xbd\xef\xbf\xbd\"}\n", "tool_calls", 0});
 }
@@ -278,6 +283,9 @@ static void broken_calls(void **state)
         {O("tools") O("call tool=\"f\"") DONE, false, "", "", "", "stop", 1},
         {O("tools") O("call tool=\"f\"") SAY("so") DONE, false, "", "so", "", "stop", 1},
         {O("tools") O("call tool=\"f\"") BLOCK("{}") SAY("so") DONE, false, "", "so", "", "stop", 1},
+        {O("tools") O("call tool=\"f\"") O("argument key=\"s\" type=\"string\"") "v" DONE "x", false, "", "", "",
+         "stop", 1},
+        {O("tools") O("call tool=\"f\"") O("json") "{" DONE "x", false, "", "", "", "stop", 1},
         /* a key twice; a key or a name that is none */
         {TOOLS(CALL("f", ARG("s", "string", "v") ARG("s", "string", "w")) CALL("g", "")), false, "", "", "g {}\n",
          "tool_calls", 1},
