@@ -118,6 +118,8 @@ typedef struct bt_engine_options { /* all zero = the defaults */
     size_t n_slots;        /* sessions that can be open at once; 0: 1 */
     size_t logit_rows;     /* rows that the head computes at a time, n_vocab floats each; 0: one per slot. More makes
                               bt_session_score faster */
+    int n_state_snapshots; /* copies of its recurrent states that a session keeps, to rewind to; 0: 4; -1: none. Only
+                              families with such states take any */
     bool overcommit;       /* open even if private + mapped bytes exceed the memory there is */
     const char *root;      /* "" or the folder that holds proc/ and sys/ (tests); NULL: "" */
 } bt_engine_options;
@@ -128,6 +130,7 @@ typedef struct bt_memory_plan {                           /* bytes */
     uint64_t mapped_bytes;                                /* the checkpoint's files */
     uint64_t available_bytes;                             /* what machine and cgroup can give, at most */
     size_t context, batch, n_slots, n_threads;            /* as used, defaults filled in */
+    size_t n_state_snapshots;                             /* likewise; 0 where the family has no use for them */
 } bt_memory_plan;
 
 /* Computes the plan without allocating. Fails as bt_engine_open would: BT_ERR_MEMORY with the numbers, and *plan filled
@@ -170,7 +173,8 @@ BT_API bt_status bt_session_score(bt_session *s, const int32_t *ids, size_t n, b
  * session changes. */
 BT_API const float *bt_session_logits(const bt_session *s);
 
-/* Back to `length` <= the current one. May compute (recurrent families replay); hook may be NULL. */
+/* Back to `length` <= the current one. May compute: recurrent families replay what lies after the last state that they
+ * kept. hook may be NULL; once it stops the work the session is shorter than asked for, and whole. */
 BT_API bt_status bt_session_rewind(bt_session *s, size_t length, const bt_hook *hook, bt_error *e);
 
 /* A snapshot is self-contained: it restores into any session of the same model and KV type whose context holds it, in

@@ -89,6 +89,7 @@ typedef enum bt_option {
     BT_OPT_THREADS,
     BT_OPT_CONTEXT,
     BT_OPT_BATCH,
+    BT_OPT_STATE_SNAPSHOTS,
     BT_OPT_OVERCOMMIT,
 #ifdef BT_TEST_BUILD
     BT_OPT_ABLATE,

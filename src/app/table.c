@@ -833,6 +833,20 @@ const bt_option_spec bt_option_specs[BT_N_OPTIONS] = {
             .commands = ENGINE,
             .help = "The most tokens of a prompt in one step.",
         },
+    [BT_OPT_STATE_SNAPSHOTS] =
+        {
+            .name = "state-snapshots",
+            .argument = "N",
+            .kind = BT_KIND_INTEGER,
+            .group = BT_GROUP_ENGINE,
+            .min = 0,
+            .max = 1024,
+            .default_text = "4",
+            .environment = "BALTORO_STATE_SNAPSHOTS",
+            .commands = ENGINE,
+            .help = "Recurrent models: how many copies of the state are kept, to go back in a text without reading it "
+                    "all again.",
+        },
     [BT_OPT_OVERCOMMIT] =
         {
             .name = "overcommit",

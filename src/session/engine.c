@@ -6,9 +6,11 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "session/kept.h"
 #include "session/session.h"
 
 #define CONTEXT_DEFAULT 8192u
@@ -18,6 +20,8 @@
 #define SLOTS_MAX       4096u
 #define THREADS_MAX     1024u
 #define LOGIT_ROWS_MAX  1024u
+#define KEPT_DEFAULT    4
+#define KEPT_MAX        1024u
 #define THREAD_BYTES    (64u * 1024u) /* what a worker's stack touches, about */
 
 /* Options with all defaults filled in. */
@@ -25,6 +29,7 @@ typedef struct settings {
     const bt_backend_vtable *vtable;
     bt_backend_options backend;
     bt_limits limits;
+    uint32_t n_kept; /* copies of recurrent states, if the family has such */
     bt_machine machine;
 } settings;
 
@@ -82,7 +87,10 @@ static bt_status read_settings(const bt_model *m, const bt_engine_options *o, se
     if (st == BT_OK) st = check_range("slots", o->n_slots, SLOTS_MAX, e);
     if (st == BT_OK) st = check_range("logit rows", o->logit_rows, LOGIT_ROWS_MAX, e);
     if (st == BT_OK) st = check_range("threads", o->n_threads, THREADS_MAX, e);
+    int n_kept = o->n_state_snapshots == 0 ? KEPT_DEFAULT : o->n_state_snapshots < 0 ? 0 : o->n_state_snapshots;
+    if (st == BT_OK) st = check_range("state snapshots", (size_t)n_kept, KEPT_MAX, e);
     if (st != BT_OK) return st;
+    s->n_kept = (uint32_t)n_kept;
     size_t most = bt_model_max_position(m);
     size_t context = o->context;
     if (context == 0) context = most != 0 && most < CONTEXT_DEFAULT ? most : CONTEXT_DEFAULT;
@@ -111,6 +119,13 @@ static uint64_t engine_table_bytes(const bt_model *m, const settings *s)
     return s->limits.n_slots * per_slot + step;
 }
 
+/* Bytes of all copies of recurrent states. What fits no machine stays so: a sum that wrapped would seem to fit. */
+static uint64_t kept_bytes(const settings *s, const bt_tape *t)
+{
+    uint64_t n = (uint64_t)s->n_kept * t->limits.n_slots, copy = bt_kept_copy_bytes(t);
+    return n > 0 && copy > PTRDIFF_MAX / n ? PTRDIFF_MAX : n * copy;
+}
+
 static void fill_plan(const bt_model *m, const settings *s, const bt_tape *t, bt_memory_plan *p)
 {
     *p = (bt_memory_plan){0};
@@ -121,6 +136,7 @@ static void fill_plan(const bt_model *m, const settings *s, const bt_tape *t, bt
         else
             p->state += bytes;
     }
+    p->state += kept_bytes(s, t);
     p->scratch = s->vtable->plan_scratch_bytes(&s->backend, t);
     p->weights_private = s->vtable->plan_weight_bytes(&s->backend, t);
     p->tables = bt_model_private_bytes(m) + engine_table_bytes(m, s) + s->backend.n_threads * THREAD_BYTES;
@@ -131,6 +147,17 @@ static void fill_plan(const bt_model *m, const settings *s, const bt_tape *t, bt
     p->batch = s->limits.max_rows;
     p->n_slots = s->limits.n_slots;
     p->n_threads = s->backend.n_threads;
+    p->n_state_snapshots = bt_kept_copy_bytes(t) > 0 ? s->n_kept : 0;
+}
+
+/* What the snapshots could give back, where there are any. */
+static void write_advice(const bt_memory_plan *p, char *to, size_t size)
+{
+    if (p->n_state_snapshots == 0)
+        (void)snprintf(to, size, "lower --context (%zu) or --batch (%zu)", p->context, p->batch);
+    else
+        (void)snprintf(to, size, "lower --context (%zu), --batch (%zu) or --state-snapshots (%zu)", p->context,
+                       p->batch, p->n_state_snapshots);
 }
 
 static bt_status check_plan(const bt_memory_plan *p, bool overcommit, bt_error *e)
@@ -138,13 +165,14 @@ static bt_status check_plan(const bt_memory_plan *p, bool overcommit, bt_error *
     const double mb = 1e6;
     if (p->available_bytes == 0) return BT_OK; /* unknown: the allocations themselves will tell */
     if (p->private_bytes > p->available_bytes) {
-        return bt_fail(
-            e, BT_ERR_MEMORY,
-            "%.1f MB of private memory are needed (KV %.1f, scratch %.1f, other %.1f) but %.1f MB are available: "
-            "lower --context (%zu) or --batch (%zu)",
-            (double)p->private_bytes / mb, (double)p->kv / mb, (double)p->scratch / mb,
-            (double)(p->private_bytes - p->kv - p->scratch) / mb, (double)p->available_bytes / mb, p->context,
-            p->batch);
+        char advice[160];
+        write_advice(p, advice, sizeof advice);
+        return bt_fail(e, BT_ERR_MEMORY,
+                       "%.1f MB of private memory are needed (KV %.1f, state %.1f, scratch %.1f, other %.1f) but %.1f "
+                       "MB are available: %s",
+                       (double)p->private_bytes / mb, (double)p->kv / mb, (double)p->state / mb,
+                       (double)p->scratch / mb, (double)(p->private_bytes - p->kv - p->state - p->scratch) / mb,
+                       (double)p->available_bytes / mb, advice);
     }
     if (!overcommit && p->mapped_bytes > p->available_bytes - p->private_bytes) {
         return bt_fail(
@@ -198,7 +226,12 @@ bt_status bt_engine_open(const bt_model *m, const bt_engine_options *o, bt_engin
     g->ids = bt_calloc(s.limits.max_rows, sizeof *g->ids);
     g->segments = bt_calloc(s.limits.n_slots, sizeof *g->segments);
     g->logit_rows = bt_calloc(s.limits.max_rows, sizeof *g->logit_rows);
-    if (g->slots == NULL || g->ids == NULL || g->segments == NULL || g->logit_rows == NULL) {
+    g->n_kept_max = (uint32_t)g->memory.n_state_snapshots;
+    g->kept_copy_bytes = bt_kept_copy_bytes(g->tape);
+    uint64_t n_kept_bytes = kept_bytes(&s, g->tape);
+    if (n_kept_bytes > 0) g->kept = bt_pages_alloc((size_t)n_kept_bytes);
+    if (g->slots == NULL || g->ids == NULL || g->segments == NULL || g->logit_rows == NULL ||
+        (n_kept_bytes > 0 && g->kept == NULL)) {
         st = bt_fail(e, BT_ERR_MEMORY, "no memory for an engine");
         goto fail;
     }
@@ -218,6 +251,7 @@ void bt_engine_close(bt_engine *g)
     for (uint32_t i = 0; g->slots != NULL && i < g->tape->limits.n_slots; i++) assert(g->slots[i] == NULL);
     if (g->plan != NULL) g->vtable->plan_close(g->plan);
     if (g->backend != NULL) g->vtable->close(g->backend);
+    if (g->kept != NULL) bt_pages_free(g->kept, (size_t)(g->kept_copy_bytes * g->n_kept_max * g->tape->limits.n_slots));
     bt_tape_free(g->tape);
     bt_free(g->slots);
     bt_free(g->ids);
@@ -272,6 +306,8 @@ bt_status bt_engine_step(bt_engine *g, const bt_part *parts, size_t n_parts, bt_
     bt_status st = check_parts(g, parts, n_parts, e);
     if (st != BT_OK) return st;
     bt_step step = {.ids = g->ids, .segments = g->segments, .n_segments = (uint32_t)n_parts};
+    for (size_t i = 0; i < n_parts && st == BT_OK; i++) st = bt_kept_add(parts[i].session, e);
+    if (st != BT_OK) return st;
     for (size_t i = 0; i < n_parts; i++) {
         const bt_session *s = parts[i].session;
         g->segments[i] = (bt_segment){
@@ -290,6 +326,9 @@ bt_status bt_engine_step(bt_engine *g, const bt_part *parts, size_t n_parts, bt_
             bt_session_take_logits(parts[from + i].session, g->vtable->logits(g->plan, (uint32_t)i));
         }
     }
-    for (size_t i = 0; i < n_parts && st == BT_OK; i++) bt_session_advance(parts[i].session, parts[i].ids, parts[i].n);
+    for (size_t i = 0; i < n_parts && st == BT_OK; i++) {
+        bt_session_advance(parts[i].session, parts[i].ids, parts[i].n);
+        parts[i].session->ends_single = parts[i].n == 1;
+    }
     return st;
 }

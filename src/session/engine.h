@@ -13,6 +13,10 @@ struct bt_engine {
     bt_plan *plan;
     bt_memory_plan memory;
     bt_session **slots; /* [n_slots]: the session in each, NULL: free */
+    /* Copies of recurrent states (kept.h); none in families without. */
+    uint8_t *kept; /* [n_slots][n_kept_max][kept_copy_bytes] */
+    uint64_t kept_copy_bytes;
+    uint32_t n_kept_max;
     /* The step block, filled for each step; allocated once. */
     int32_t *ids;         /* [batch] */
     bt_segment *segments; /* [n_slots] */

@@ -1,7 +1,8 @@
 /*
  * One timeline: ids in, logits out. A session is a slot of its engine and the ids that the slot's states stand for.
  * Extending runs steps of at most --batch rows; the hook is asked between them. Rewinding a family whose states are all
- * per position only forgets: rows past the length are overwritten before they are read again.
+ * per position only forgets: rows past the length are overwritten before they are read again. A recurrent family goes
+ * back to a copy of its states (kept.h) and replays from there. Chunking changes no bit, so neither does a replay.
  */
 #include "session/session.h"
 
@@ -9,6 +10,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "session/kept.h"
 
 bt_status bt_session_open(bt_engine *g, bt_session **out, bt_error *e)
 {
@@ -21,8 +23,10 @@ bt_status bt_session_open(bt_engine *g, bt_session **out, bt_error *e)
     s->slot = slot;
     s->ids = bt_calloc(g->tape->limits.context, sizeof *s->ids);
     s->logits = bt_calloc(bt_model_n_vocab(g->model), sizeof *s->logits);
+    if (g->n_kept_max > 0) s->kept = bt_calloc(g->n_kept_max, sizeof *s->kept);
     bt_status st = BT_OK;
-    if (s->ids == NULL || s->logits == NULL) st = bt_fail(e, BT_ERR_MEMORY, "no memory for a session");
+    if (s->ids == NULL || s->logits == NULL || (g->n_kept_max > 0 && s->kept == NULL))
+        st = bt_fail(e, BT_ERR_MEMORY, "no memory for a session");
     if (st == BT_OK) st = g->vtable->state_zero(g->plan, slot, e);
     if (st != BT_OK) {
         s->engine = NULL;
@@ -40,6 +44,7 @@ void bt_session_close(bt_session *s)
     if (s->engine != NULL) s->engine->slots[s->slot] = NULL;
     bt_free(s->ids);
     bt_free(s->logits);
+    bt_free(s->kept);
     bt_free(s);
 }
 
@@ -83,7 +88,7 @@ void bt_session_take_logits(bt_session *s, const float *logits)
 void bt_session_advance(bt_session *s, const int32_t *ids, size_t n)
 {
     assert(n <= s->engine->tape->limits.context - s->length);
-    memcpy(s->ids + s->length, ids, n * sizeof *ids);
+    if (ids != s->ids + s->length) memcpy(s->ids + s->length, ids, n * sizeof *ids); /* a replay's are in place */
     s->length += n;
 }
 
@@ -140,16 +145,26 @@ static bt_status one_step(bt_session *s, const int32_t *ids, size_t n, size_t fi
     return BT_OK;
 }
 
+/* Rows of the next step: at most a batch, and where copies of states are kept, up to the next length that has one. */
+static size_t rows_of_step(const bt_session *s, size_t n_left)
+{
+    size_t rows = s->engine->tape->limits.max_rows;
+    if (s->engine->n_kept_max > 0 && rows > BT_KEPT_EVERY - s->length % BT_KEPT_EVERY)
+        rows = BT_KEPT_EVERY - s->length % BT_KEPT_EVERY;
+    return n_left < rows ? n_left : rows;
+}
+
 static bt_status extend(bt_session *s, const int32_t *ids, size_t n, sink to, const bt_hook *hook, bt_error *e)
 {
-    size_t batch = s->engine->tape->limits.max_rows;
     bt_status st = bt_session_check(s, ids, n, e);
     for (size_t done = 0; done < n && st == BT_OK;) {
         if (hook != NULL && !hook->keep_going(hook->user, done, n)) {
             return bt_fail(e, BT_ERR_CANCELLED, "stopped by the caller after %zu of %zu tokens", done, n);
         }
-        size_t rows = n - done < batch ? n - done : batch;
-        st = one_step(s, ids + done, rows, done, done + rows == n, to, e);
+        size_t rows = rows_of_step(s, n - done);
+        if (done == 0 || s->length % BT_KEPT_EVERY == 0) st = bt_kept_add(s, e);
+        s->ends_single = n == 1;
+        if (st == BT_OK) st = one_step(s, ids + done, rows, done, done + rows == n, to, e);
         done += rows;
     }
     return st;
@@ -166,13 +181,40 @@ bt_status bt_session_score(bt_session *s, const int32_t *ids, size_t n, bt_logit
     return extend(s, ids, n, (sink){fn, user}, hook, e);
 }
 
+/* ---- rewind ------------------------------------------------------------------------------------------------------ */
+
+/* Computes ids that the session still holds behind its length, up to `length`. */
+static bt_status replay(bt_session *s, size_t length, const bt_hook *hook, bt_error *e)
+{
+    size_t begin = s->length, n = length - begin;
+    bt_status st = BT_OK;
+    while (s->length < length && st == BT_OK) {
+        size_t done = s->length - begin, rows = rows_of_step(s, length - s->length);
+        if (hook != NULL && !hook->keep_going(hook->user, done, n)) {
+            return bt_fail(e, BT_ERR_CANCELLED, "stopped by the caller after %zu of %zu tokens to replay", done, n);
+        }
+        if (s->length % BT_KEPT_EVERY == 0) st = bt_kept_add(s, e);
+        if (st == BT_OK) st = one_step(s, s->ids + s->length, rows, done, false, (sink){NULL, NULL}, e);
+        if (st == BT_OK) s->n_replayed += rows;
+    }
+    return st;
+}
+
 bt_status bt_session_rewind(bt_session *s, size_t length, const bt_hook *hook, bt_error *e)
 {
-    (void)hook; /* a recurrent family will replay, and ask it */
     if (length > s->length) {
         return bt_fail(e, BT_ERR_USAGE, "rewind to %zu, but the session is %zu tokens long", length, s->length);
     }
-    if (length < s->length) s->has_logits = false;
-    s->length = length;
-    return BT_OK;
+    if (length == s->length) return BT_OK;
+    s->has_logits = false;
+    if (s->engine->kept_copy_bytes == 0) {
+        s->length = length;
+        return BT_OK;
+    }
+    size_t restored = 0;
+    bt_status st = bt_kept_restore(s, length, &restored, e);
+    s->length = st == BT_OK ? restored : 0; /* half-restored states count for nothing */
+    if (st != BT_OK) return st;
+    s->ends_single = false; /* where one has gone back to once, one may again */
+    return replay(s, length, hook, e);
 }

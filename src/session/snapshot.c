@@ -1,7 +1,7 @@
 /*
- * Snapshots: a session as bytes. Self-contained: the ids, every state up to the length, and the logits if there are
- * any. The header says which model and KV type they belong to; a snapshot that does not fit is refused by name, and a
- * damaged one by its checksum, before the session is touched.
+ * Snapshots: a session as bytes. Self-contained: the ids, every state up to the length (a recurrent one whole), and the
+ * logits if there are any. The header says which model and KV type they belong to; a snapshot that does not fit is
+ * refused by name, and a damaged one by its checksum, before the session is touched.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -9,6 +9,7 @@
 
 #include "base/checksum.h"
 #include "base/error.h"
+#include "session/kept.h"
 #include "session/session.h"
 
 typedef struct snapshot_header {
@@ -122,6 +123,20 @@ static bt_status check_snapshot(const bt_session *s, const uint8_t *data, size_t
     return BT_OK;
 }
 
+static bt_status write_states(bt_session *s, size_t length, const uint8_t **at, bt_error *e)
+{
+    const bt_engine *g = s->engine;
+    bt_status st = BT_OK;
+    for (uint32_t i = 0; i < g->tape->n_states && st == BT_OK; i++) {
+        const bt_state *state = &g->tape->states[i];
+        size_t n = (size_t)strip_used(state, length);
+        for (uint32_t j = 0; j < state->n_strips && st == BT_OK; j++, *at += n) {
+            st = g->vtable->state_write(g->plan, s->slot, state->offset + j * state->strip_bytes, *at, n, e);
+        }
+    }
+    return st;
+}
+
 bt_status bt_session_restore(bt_session *s, const void *data, size_t size, bt_error *e)
 {
     const bt_engine *g = s->engine;
@@ -131,20 +146,20 @@ bt_status bt_session_restore(bt_session *s, const void *data, size_t size, bt_er
     const uint8_t *at = (const uint8_t *)data + sizeof h;
     s->length = 0; /* should a write fail half-way, nothing half-restored counts */
     s->has_logits = false;
+    bt_kept_forget(s); /* of another past */
     memcpy(s->ids, at, (size_t)h.length * sizeof *s->ids);
     at += (size_t)h.length * sizeof *s->ids;
-    for (uint32_t i = 0; i < g->tape->n_states; i++) {
-        const bt_state *state = &g->tape->states[i];
-        size_t n = (size_t)strip_used(state, (size_t)h.length);
-        for (uint32_t j = 0; j < state->n_strips; j++, at += n) {
-            st = g->vtable->state_write(g->plan, s->slot, state->offset + j * state->strip_bytes, at, n, e);
-            if (st != BT_OK) return st;
-        }
+    st = write_states(s, (size_t)h.length, &at, e);
+    if (st != BT_OK) {
+        bt_error later;
+        (void)g->vtable->state_zero(g->plan, s->slot, &later);
+        return st;
     }
     if (h.has_logits == 1) {
         memcpy(s->logits, at, h.n_vocab * sizeof *s->logits);
         s->has_logits = true;
     }
     s->length = (size_t)h.length;
+    s->ends_single = false;
     return BT_OK;
 }

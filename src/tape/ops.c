@@ -36,6 +36,9 @@ const char *bt_op_name(bt_op_kind kind)
         [BT_OP_MLA_ABSORB] = "mla_absorb",
         [BT_OP_MLA_VALUES] = "mla_values",
         [BT_OP_RES_MIX] = "res_mix",
+#ifdef BT_TEST_BUILD
+        [BT_OP_KEEP] = "keep",
+#endif
     };
     assert(kind < BT_N_OPS);
     return names[kind];

@@ -48,7 +48,7 @@ bt_status bt_answer_fits(const bt_prompt *p, size_t context, bt_error *e)
 }
 
 /* One id of the prompt is left over, to get logits from, unless they are there. */
-bt_status bt_answer_keep_known(bt_session *s, const bt_prompt *p, size_t *n_known, bt_error *e)
+bt_status bt_answer_keep_known(bt_session *s, const bt_prompt *p, size_t *n_known, const bt_hook *reading, bt_error *e)
 {
     const int32_t *ids = bt_session_ids(s);
     size_t length = bt_session_length(s), n = 0;
@@ -56,7 +56,7 @@ bt_status bt_answer_keep_known(bt_session *s, const bt_prompt *p, size_t *n_know
     bool has_logits = n == length && bt_session_logits(s) != NULL;
     if (n == p->n_ids && !has_logits) n--;
     *n_known = n;
-    return n < length ? bt_session_rewind(s, n, NULL, e) : BT_OK;
+    return n < length ? bt_session_rewind(s, n, reading, e) : BT_OK;
 }
 
 /* ---- events ------------------------------------------------------------------------------------------------------ */
@@ -107,7 +107,11 @@ bt_status bt_answer_make(const bt_prompt *p, const bt_answer_options *o, bt_answ
     *out = (bt_answer){.n_prompt = p->n_ids, .finish_reason = "length"};
     if (p->n_ids == 0) return bt_fail(e, BT_ERR_USAGE, "the conversation is empty: it has no token");
     bt_status st = bt_answer_fits(p, o->context, e);
-    if (st == BT_OK) st = bt_answer_keep_known(o->session, p, &out->n_known, e);
+    if (st == BT_OK) st = bt_answer_keep_known(o->session, p, &out->n_known, o->reading, e);
+    if (st == BT_ERR_CANCELLED) {
+        out->made.finish = BT_FINISH_STOPPED; /* as where the rest of the prompt is stopped */
+        return BT_OK;
+    }
     if (st != BT_OK) return st;
     answering w = {.o = o, .status = BT_OK, .error = e};
     st = bt_reply_open(o->chat, p, &w.reply, e);

@@ -46,8 +46,8 @@ bt_status bt_answer_end_ids(const bt_model *m, const bt_tokenizer *t, const bt_c
 bt_status bt_answer_fits(const bt_prompt *p, size_t context, bt_error *e);
 
 /* Leaves in the session what the prompt begins with; *n_known: how many ids that is, one less than all of them unless
- * the logits that follow are there. */
-bt_status bt_answer_keep_known(bt_session *s, const bt_prompt *p, size_t *n_known, bt_error *e);
+ * the logits that follow are there. A recurrent model may have to replay for that: the hook (may be NULL) is asked. */
+bt_status bt_answer_keep_known(bt_session *s, const bt_prompt *p, size_t *n_known, const bt_hook *reading, bt_error *e);
 
 /* Answers. A failure in the middle leaves what was said so far in *out, which the caller frees in any case. */
 bt_status bt_answer_make(const bt_prompt *p, const bt_answer_options *o, bt_answer *out, bt_error *e);

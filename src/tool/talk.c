@@ -263,7 +263,7 @@ bt_status bt_talk_forget(const bt_talk *t, const bt_chat *c, bt_session *s, cons
     if (t->n > 0) st = render(t, c, template_options, &prompt, &refusal);
     if (st == BT_ERR_MEMORY) return bt_fail(e, st, "%s", refusal.message);
     /* Nothing was said yet, or what there is cannot be rendered: then nothing is known. */
-    st = prompt.ids != NULL ? bt_answer_keep_known(s, &prompt, &n_known, e) : bt_session_rewind(s, 0, NULL, e);
+    st = prompt.ids != NULL ? bt_answer_keep_known(s, &prompt, &n_known, NULL, e) : bt_session_rewind(s, 0, NULL, e);
     bt_prompt_free(&prompt);
     return st;
 }

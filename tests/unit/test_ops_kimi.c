@@ -1,6 +1,6 @@
 /*
- * The ops that Kimi's models brought, each against a plain double loop, at the lowest and the best CPU level, with 1 and
- * 3 threads; those with a state also in chunks, and for three timelines whose rows share steps.
+ * The ops that Kimi's models brought, each against a plain double loop, at the lowest and the best CPU level, with 1
+ * and 3 threads; those with a state also in chunks, and for three timelines whose rows share steps.
  */
 #include "test_ops_world.h"
 
@@ -353,8 +353,8 @@ static void latent_attention_is_attention(void **state)
     }
 }
 
-/* Many heads over one strip and several tiles of keys: walked by one thread, or cut along queries and keys, the bits are
- * the same, and keys count once. */
+/* Many heads over one strip and several tiles of keys: walked by one thread, or cut along queries and keys, the bits
+ * are the same, and keys count once. */
 static void latent_attention_is_cut_without_a_trace(void **state)
 {
     (void)state;

@@ -9,7 +9,8 @@
 #include "base/machine.h"
 #include "base/rng.h"
 
-static const char *const models[] = {"k2-dense", "k2-mova", "k2-yarn", "k2-mova-fp8", "k2-normgate"};
+static const char *const models[] = {"k2-dense",    "k2-mova",  "k2-yarn",      "k2-mova-fp8",
+                                     "k2-normgate", "k3-mxfp4", "k3-mxfp4-all", "kimi-linear-groups"};
 #define N_MODELS (sizeof models / sizeof *models)
 
 static int32_t *random_ids(size_t n, size_t n_vocab, uint64_t seed)
@@ -39,7 +40,7 @@ static void invariant(const char *name, size_t n, const char *level, const char 
     float *reference = unit_logits(m, o, ids, n, 0);
     static const struct {
         size_t threads, chunk, batch;
-    } ways[] = {{2, 0, 0}, {3, 0, 0}, {2, 7, 0}, {1, 1, 0}, {2, 0, 33}};
+    } ways[] = {{2, 0, 0}, {3, 0, 0}, {2, 7, 0}, {1, 1, 0}, {3, 16, 0}, {2, 0, 33}};
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         char what[128];
         if (n > 400 && ways[i].chunk == 1 && strcmp(level, "scalar") == 0) continue; /* slow, and no other code */
@@ -72,6 +73,7 @@ static void test_long_prompt(void **state)
     bt_cpu_level best = bt_cpu_detect() < BT_CPU_AVX512 ? bt_cpu_detect() : BT_CPU_AVX512;
     invariant("k2-dense", 1300, bt_cpu_level_name(best), "f32");
     invariant("k2-mova", 1300, bt_cpu_level_name(best), "f32");
+    invariant("k3-mxfp4", 1300, bt_cpu_level_name(best), "bf16");
 }
 
 /* Three timelines in one step, one of them in prefill, against each alone. */
@@ -124,6 +126,7 @@ static void test_three_timelines(void **state)
     for (size_t i = 0; i < N_MODELS; i++) three_timelines(models[i], 500);
     three_timelines("k2-dense", 1300);
     three_timelines("k2-mova", 1300);
+    three_timelines("k3-bf16", 1300);
 }
 
 static void test_step_refusals(void **state)
