@@ -1,10 +1,12 @@
 /*
- * Level avx2 (with FMA and F16C): the vector operations, 8 lanes wide. The kernels themselves are in the vector_*.inc
- * files, written once for every width.
+ * Level avx2 (with FMA and F16C): the vector operations, 8 lanes wide. The
+ * kernels themselves are in the vector_*.inc files, written once for every
+ * width.
  *
- * Register plan of a tile: 3 weight rows x 4 tokens = 12 accumulators, 3 weight vectors, 1 activation vector: all 16.
- * There are masked loads for 4-byte elements only; shorter tails go through a small buffer, so that nothing past the
- * end is read.
+ * Register plan of a tile: 3 weight rows x 4 tokens = 12 accumulators, 3 weight
+ * vectors, 1 activation vector: all 16. There are masked loads for 4-byte
+ * elements only; shorter tails go through a small buffer, so that nothing past
+ * the end is read.
  */
 #include "kernel/kernels.h"
 
@@ -113,15 +115,17 @@ static inline vf two_to(__m256i n)
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n, _mm256_set1_epi32(127)), 23));
 }
 
-/* y 2^n for whole n in [-252, 254]: in two factors, of which the first is exact for y in [1/2, 2]. So it is rounded
- * once, with overflow to infinity and gradual underflow. */
+/* y 2^n for whole n in [-252, 254]: in two factors, of which the first is exact
+ * for y in [1/2, 2]. So it is rounded once, with overflow to infinity and
+ * gradual underflow. */
 static inline vf vf_scale2(vf y, vf n)
 {
     __m256i i = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(i, 1);
     return _mm256_mul_ps(_mm256_mul_ps(y, two_to(half)), two_to(_mm256_sub_epi32(i, half)));
 }
 
-/* The one order in which 8 lanes become a number: i + (i + 4), then 2, 1 apart. */
+/* The one order in which 8 lanes become a number: i + (i + 4), then 2, 1 apart.
+ */
 static inline __m128 fold_to_4(vf a)
 {
     return _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
@@ -163,9 +167,11 @@ static inline vf vf_load_bf16_n(const void *p, size_t n)
 }
 
 /*
- * FP8 E4M3 through f16, whose conversion takes denormals without a stall. A sign-extended code moved up seven places is
- * s s eeee mmm 0000000: the f16 of code / 256, but for bit 14, which repeats the sign and should be 0. Adding 0x80
- * changes that bit for magnitude 0x7f alone, which is NaN; so bit 14 of the difference is what an f16 wants there.
+ * FP8 E4M3 through f16, whose conversion takes denormals without a stall. A
+ * sign-extended code moved up seven places is s s eeee mmm 0000000: the f16 of
+ * code / 256, but for bit 14, which repeats the sign and should be 0. Adding
+ * 0x80 changes that bit for magnitude 0x7f alone, which is NaN; so bit 14 of
+ * the difference is what an f16 wants there.
  */
 static inline __m256i f16_of_f8(__m128i codes)
 {
@@ -200,7 +206,8 @@ static inline void vf_store_f16_n(void *p, vf a, size_t n)
     store_words(p, _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC), n);
 }
 
-/* Nearest even by adding just under half of the last place; NaN keeps its top bits and becomes quiet. */
+/* Nearest even by adding just under half of the last place; NaN keeps its top
+ * bits and becomes quiet. */
 static inline void vf_store_bf16_n(void *p, vf a, size_t n)
 {
     __m256i b = _mm256_castps_si256(a), top = _mm256_srli_epi32(b, 16);
@@ -212,61 +219,62 @@ static inline void vf_store_bf16_n(void *p, vf a, size_t n)
 }
 
 /*
- * MXFP4 through bf16, in which every code is exact: two look-ups give the two bytes. One half of a register holds the
- * even columns of a block, the other the odd ones; so a vector has eight neighbours in the order 0 2 4 6 1 3 5 7.
+ * MXFP4 through bf16, in which a code times its scale is exact: two look-ups
+ * give the two bytes. One half of a register holds the even columns of a block,
+ * the other the odd ones; so a vector has eight neighbours in the order 0 2 4 6
+ * 1 3 5 7. The bytes for every scale are a table, like the values at avx512.
  */
-/* 2^(i - 127) as bits of f32; 255 is NaN */
-#    define FP4_SCALE(i)    (uint32_t)(i) << 23
-#    define FP4_SCALE_4(i)  FP4_SCALE(i), FP4_SCALE((i) + 1), FP4_SCALE((i) + 2), FP4_SCALE((i) + 3)
-#    define FP4_SCALE_16(i) FP4_SCALE_4(i), FP4_SCALE_4((i) + 4), FP4_SCALE_4((i) + 8), FP4_SCALE_4((i) + 12)
-#    define FP4_SCALE_64(i) FP4_SCALE_16(i), FP4_SCALE_16((i) + 16), FP4_SCALE_16((i) + 32), FP4_SCALE_16((i) + 48)
-static const uint32_t fp4_scales[256] = {
-    1u << 22,          FP4_SCALE_64(1),   FP4_SCALE_64(65), FP4_SCALE_64(129), FP4_SCALE_16(193),
-    FP4_SCALE_16(209), FP4_SCALE_16(225), FP4_SCALE_4(241), FP4_SCALE_4(245),  FP4_SCALE_4(249),
-    FP4_SCALE(253),    FP4_SCALE(254),    0x7fc00000u,
-};
 
-typedef struct fp4_vectors {
-    vf v0, v1, v2, v3;
-} fp4_vectors;
+/* The bf16 of magnitude c times 2^(s - 127), where it lies n eighths of a power
+ * of two above the scale: infinite at the end, denormal for c of 1 to 3 at the
+ * start. */
+#    define FP4_BF16(s, c, n)                                                                                          \
+        ((s) == 255                     ? 0x7fc0                                                                       \
+         : (c) == 0                     ? 0                                                                            \
+         : (s)*128 + 16 * (n) >= 0x7f80 ? 0x7f80                                                                       \
+         : (s) == 0 && (c) < 4          ? 32 * (c)                                                                     \
+         : (s) == 1 && (c) == 1         ? 64                                                                           \
+                                        : (s)*128 + 16 * (n))
+#    define FP4_BYTE(x, sign, shift) (uint8_t)(((x) | (sign)) >> (shift)&255)
+#    define FP4_BYTES(s, sign, shift)                                                                                  \
+        FP4_BYTE(FP4_BF16(s, 0, 0), sign, shift), FP4_BYTE(FP4_BF16(s, 1, -8), sign, shift),                           \
+            FP4_BYTE(FP4_BF16(s, 2, 0), sign, shift), FP4_BYTE(FP4_BF16(s, 3, 4), sign, shift),                        \
+            FP4_BYTE(FP4_BF16(s, 4, 8), sign, shift), FP4_BYTE(FP4_BF16(s, 5, 12), sign, shift),                       \
+            FP4_BYTE(FP4_BF16(s, 6, 16), sign, shift), FP4_BYTE(FP4_BF16(s, 7, 20), sign, shift)
+#    define FP4_ROW(s)                                                                                                 \
+        {                                                                                                              \
+            FP4_BYTES(s, 0, 0), FP4_BYTES(s, 0x8000, 0), FP4_BYTES(s, 0, 8), FP4_BYTES(s, 0x8000, 8)                   \
+        }
+#    define FP4_ROWS_4(s)  FP4_ROW(s), FP4_ROW((s) + 1), FP4_ROW((s) + 2), FP4_ROW((s) + 3)
+#    define FP4_ROWS_16(s) FP4_ROWS_4(s), FP4_ROWS_4((s) + 4), FP4_ROWS_4((s) + 8), FP4_ROWS_4((s) + 12)
+#    define FP4_ROWS_64(s) FP4_ROWS_16(s), FP4_ROWS_16((s) + 16), FP4_ROWS_16((s) + 32), FP4_ROWS_16((s) + 48)
 
-static inline fp4_vectors fp4_decode(const uint8_t *codes, uint8_t scale)
+static const uint8_t fp4_bytes[256][32] = {FP4_ROWS_64(0), FP4_ROWS_64(64), FP4_ROWS_64(128), FP4_ROWS_64(192)};
+
+typedef struct fp4_block {
+    __m256i low, high; /* bf16 of columns 0 to 15, of 16 to 31 */
+} fp4_block;
+
+#    define FP4_PARTS(F) F(0) F(1) F(2) F(3)
+
+static inline __m256i both_halves(const uint8_t *p)
 {
-    const __m256i low = _mm256_broadcastsi128_si256(
-        _mm_setr_epi8(0, 0, -128, -64, 0, 64, -128, -64, 0, 0, -128, -64, 0, 64, -128, -64));
-    const __m256i high = _mm256_broadcastsi128_si256(
-        _mm_setr_epi8(0, 0x3f, 0x3f, 0x3f, 0x40, 0x40, 0x40, 0x40, -128, -65, -65, -65, -64, -64, -64, -64));
-    const __m256i shift = _mm256_setr_epi32(0, 0, 0, 0, 4, 4, 4, 4), zero = _mm256_setzero_si256();
-    const vf s = _mm256_castsi256_ps(_mm256_set1_epi32((int)fp4_scales[scale]));
-    __m256i c = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)codes));
-    c = _mm256_and_si256(_mm256_srlv_epi32(c, shift), _mm256_set1_epi8(15));
-    const __m256i l = _mm256_shuffle_epi8(low, c), h = _mm256_shuffle_epi8(high, c);
-    const __m256i a = _mm256_unpacklo_epi8(l, h), b = _mm256_unpackhi_epi8(l, h);
-    return (fp4_vectors){
-        vf_mul(_mm256_castsi256_ps(_mm256_unpacklo_epi16(zero, a)), s),
-        vf_mul(_mm256_castsi256_ps(_mm256_unpackhi_epi16(zero, a)), s),
-        vf_mul(_mm256_castsi256_ps(_mm256_unpacklo_epi16(zero, b)), s),
-        vf_mul(_mm256_castsi256_ps(_mm256_unpackhi_epi16(zero, b)), s),
-    };
+    return _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)p));
 }
 
-/* acc + a block of codes times 32 arranged activations */
-static inline vf fp4_multiply(vf acc, const uint8_t *codes, uint8_t scale, const float *x)
+static inline fp4_block fp4_open(const uint8_t *codes, uint8_t scale)
 {
-    const fp4_vectors w = fp4_decode(codes, scale);
-    acc = vf_fma(w.v0, vf_load(x), acc);
-    acc = vf_fma(w.v1, vf_load(x + W), acc);
-    acc = vf_fma(w.v2, vf_load(x + 2 * W), acc);
-    return vf_fma(w.v3, vf_load(x + 3 * W), acc);
+    const __m256i shift = _mm256_setr_epi32(0, 0, 0, 0, 4, 4, 4, 4);
+    const __m256i c = _mm256_and_si256(_mm256_srlv_epi32(both_halves(codes), shift), _mm256_set1_epi8(15));
+    const __m256i low = _mm256_shuffle_epi8(both_halves(fp4_bytes[scale]), c);
+    const __m256i high = _mm256_shuffle_epi8(both_halves(fp4_bytes[scale] + 16), c);
+    return (fp4_block){_mm256_unpacklo_epi8(low, high), _mm256_unpackhi_epi8(low, high)};
 }
 
-static inline void fp4_widen(float *y, const uint8_t *codes, uint8_t scale)
+static inline vf fp4_part(const fp4_block *b, size_t part)
 {
-    const fp4_vectors w = fp4_decode(codes, scale);
-    vf_store(y, w.v0);
-    vf_store(y + W, w.v1);
-    vf_store(y + 2 * W, w.v2);
-    vf_store(y + 3 * W, w.v3);
+    const __m256i zero = _mm256_setzero_si256(), half = part < 2 ? b->low : b->high;
+    return _mm256_castsi256_ps(part % 2 == 0 ? _mm256_unpacklo_epi16(zero, half) : _mm256_unpackhi_epi16(zero, half));
 }
 
 static inline void fp4_arrange(float *y, const float *x)
@@ -355,8 +363,8 @@ static tile_value_fn *const tile_value[BT_N_WEIGHT_DTYPES][TILE_T + 1] = {
     {NULL, tile_value_bf16_1, tile_value_bf16_2, tile_value_bf16_3, tile_value_bf16_4},
 };
 
-/* One token: rows taken together, and how far ahead of each memory is asked. Four chains hide the latency of eight
- * lanes. */
+/* One token: rows taken together, and how far ahead of each memory is asked.
+ * Four chains hide the latency of eight lanes. */
 ALWAYS_INLINE size_t gemv_runs(bt_dtype d)
 {
     (void)d;
@@ -370,7 +378,15 @@ ALWAYS_INLINE size_t gemv_ahead(bt_dtype d)
 
 #    include "kernel/vector_linear.inc"
 
+#    define FP4_TILE_PARTS(TOKENS)                                                                                     \
+        FP4_TILE_PART(0, TOKENS)                                                                                       \
+        FP4_TILE_PART(1, TOKENS) FP4_TILE_PART(2, TOKENS) FP4_TILE_PART(3, TOKENS)
 #    include "kernel/vector_mxfp4.inc"
+
+DEFINE_FP4_TILE(fp4_tile_1, TOKENS_1)
+DEFINE_FP4_TILE(fp4_tile_2, TOKENS_2)
+DEFINE_FP4_TILE(fp4_tile_3, TOKENS_3)
+static fp4_tile_fn *const fp4_tile[FP4_TILE_T + 1] = {NULL, fp4_tile_1, fp4_tile_2, fp4_tile_3};
 
 #    include "kernel/vector_attn.inc"
 

@@ -1,8 +1,10 @@
 /*
- * Level avx512 (F, BW, DQ, VL, on top of AVX2, FMA and F16C): the vector operations, 16 lanes wide. The kernels
- * themselves are in the vector_*.inc files, written once for every width.
+ * Level avx512 (F, BW, DQ, VL, on top of AVX2, FMA and F16C): the vector
+ * operations, 16 lanes wide. The kernels themselves are in the vector_*.inc
+ * files, written once for every width.
  *
- * Register plan of a tile: 4 weight rows x 6 tokens = 24 accumulators, 4 weight vectors, 1 activation vector of 32.
+ * Register plan of a tile: 4 weight rows x 6 tokens = 24 accumulators, 4 weight
+ * vectors, 1 activation vector of 32.
  */
 #include "kernel/kernels.h"
 
@@ -106,13 +108,15 @@ static inline vf vf_if_negative(vf x, vf a, vf b)
     return _mm512_mask_blend_ps(_mm512_movepi32_mask(_mm512_castps_si512(x)), b, a);
 }
 
-/* y 2^n for whole n, rounded once, with overflow to infinity and gradual underflow */
+/* y 2^n for whole n, rounded once, with overflow to infinity and gradual
+ * underflow */
 static inline vf vf_scale2(vf y, vf n)
 {
     return _mm512_scalef_ps(y, n);
 }
 
-/* The one order in which 16 lanes become a number: i + (i + 8), then 4, 2, 1 apart. Here for four vectors at once. */
+/* The one order in which 16 lanes become a number: i + (i + 8), then 4, 2, 1
+ * apart. Here for four vectors at once. */
 static inline __m128 fold_to_4(vf a)
 {
     __m256 h = _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
@@ -148,9 +152,11 @@ static inline vf vf_load_bf16_n(const void *p, size_t n)
 }
 
 /*
- * FP8 E4M3 through f16, whose conversion takes denormals without a stall. A sign-extended code moved up seven places is
- * s s eeee mmm 0000000: the f16 of code / 256, but for bit 14, which repeats the sign and should be 0. Adding 0x80
- * changes that bit for magnitude 0x7f alone, which is NaN; so bit 14 of the difference is what an f16 wants there.
+ * FP8 E4M3 through f16, whose conversion takes denormals without a stall. A
+ * sign-extended code moved up seven places is s s eeee mmm 0000000: the f16 of
+ * code / 256, but for bit 14, which repeats the sign and should be 0. Adding
+ * 0x80 changes that bit for magnitude 0x7f alone, which is NaN; so bit 14 of
+ * the difference is what an f16 wants there.
  */
 static inline __m512i f16_of_f8(__m256i codes)
 {
@@ -178,7 +184,8 @@ static inline void vf_store_f16_n(void *p, vf a, size_t n)
     _mm256_mask_storeu_epi16(p, first_lanes(n), _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 
-/* Nearest even by adding just under half of the last place; NaN keeps its top bits and becomes quiet. */
+/* Nearest even by adding just under half of the last place; NaN keeps its top
+ * bits and becomes quiet. */
 static inline void vf_store_bf16_n(void *p, vf a, size_t n)
 {
     __m512i b = _mm512_castps_si512(a), top = _mm512_srli_epi32(b, 16);
@@ -190,9 +197,10 @@ static inline void vf_store_bf16_n(void *p, vf a, size_t n)
 }
 
 /*
- * MXFP4: the low four bits of a 32-bit index choose from 16 values, so the byte as it is gives the 16 even columns of a
- * block, and moved down by four the odd ones. The values of every scale are a table: loads are free here, a product for
- * every block is not.
+ * MXFP4: the low four bits of a 32-bit index choose from 16 values, so the byte
+ * as it is gives the 16 even columns of a block, and moved down by four the odd
+ * ones. The values of every scale are a table: loads are free here, a product
+ * for every block is not.
  */
 #    define FP4_SIGNED(s, sign)                                                                                        \
         sign 0.0f, sign 0.5f * (s), sign 1.0f * (s), sign 1.5f * (s), sign 2.0f * (s), sign 3.0f * (s),                \
@@ -226,26 +234,21 @@ static const float fp4_values[256][16] = {
     {FP4_NAN_4, FP4_NAN_4, FP4_NAN_4, FP4_NAN_4},
 };
 
-static inline __m512i fp4_indices(const uint8_t *codes)
+typedef struct fp4_block {
+    __m512i codes;
+    vf values;
+} fp4_block;
+
+#    define FP4_PARTS(F) F(0) F(1)
+
+static inline fp4_block fp4_open(const uint8_t *codes, uint8_t scale)
 {
-    return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)codes));
+    return (fp4_block){_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)codes)), vf_load(fp4_values[scale])};
 }
 
-/* acc + a block of codes times 32 arranged activations */
-static inline vf fp4_multiply(vf acc, const uint8_t *codes, uint8_t scale, const float *x)
+static inline vf fp4_part(const fp4_block *b, size_t part)
 {
-    const vf values = vf_load(fp4_values[scale]);
-    const __m512i i = fp4_indices(codes);
-    acc = vf_fma(_mm512_permutexvar_ps(i, values), vf_load(x), acc);
-    return vf_fma(_mm512_permutexvar_ps(_mm512_srli_epi32(i, 4), values), vf_load(x + W), acc);
-}
-
-static inline void fp4_widen(float *y, const uint8_t *codes, uint8_t scale)
-{
-    const vf values = vf_load(fp4_values[scale]);
-    const __m512i i = fp4_indices(codes);
-    vf_store(y, _mm512_permutexvar_ps(i, values));
-    vf_store(y + W, _mm512_permutexvar_ps(_mm512_srli_epi32(i, 4), values));
+    return _mm512_permutexvar_ps(part == 0 ? b->codes : _mm512_srli_epi32(b->codes, 4), b->values);
 }
 
 static inline void fp4_arrange(float *y, const float *x)
@@ -353,8 +356,9 @@ static tile_value_fn *const tile_value[BT_N_WEIGHT_DTYPES][TILE_T + 1] = {
      tile_value_bf16_6},
 };
 
-/* One token: rows taken together, and how far ahead of each memory is asked. Two chains of sixteen lanes are enough,
- * and two streams are what memory likes best; FP8 has operations enough to need four. */
+/* One token: rows taken together, and how far ahead of each memory is asked.
+ * Two chains of sixteen lanes are enough, and two streams are what memory likes
+ * best; FP8 has operations enough to need four. */
 ALWAYS_INLINE size_t gemv_runs(bt_dtype d)
 {
     return d == BT_F8_E4M3 ? 4 : 2;
@@ -366,7 +370,15 @@ ALWAYS_INLINE size_t gemv_ahead(bt_dtype d)
 
 #    include "kernel/vector_linear.inc"
 
+#    define FP4_TILE_PARTS(TOKENS) FP4_TILE_PART(0, TOKENS) FP4_TILE_PART(1, TOKENS)
 #    include "kernel/vector_mxfp4.inc"
+
+DEFINE_FP4_TILE(fp4_tile_1, TOKENS_1)
+DEFINE_FP4_TILE(fp4_tile_2, TOKENS_2)
+DEFINE_FP4_TILE(fp4_tile_3, TOKENS_3)
+DEFINE_FP4_TILE(fp4_tile_4, TOKENS_4)
+DEFINE_FP4_TILE(fp4_tile_5, TOKENS_5)
+static fp4_tile_fn *const fp4_tile[FP4_TILE_T + 1] = {NULL, fp4_tile_1, fp4_tile_2, fp4_tile_3, fp4_tile_4, fp4_tile_5};
 
 #    include "kernel/vector_attn.inc"
 

@@ -402,7 +402,7 @@ static void list_level(list *l, const bench *b, bt_cpu_level level, bool is_top)
     for (size_t i = 0; i < (b->n_threads > 1 ? 2u : 1u); i++) {
         for (bt_dtype d = BT_F32; d < BT_N_WEIGHT_DTYPES; d++) {
             list_linear(l, b, level, d, 1, threads[i]);
-            if (d == BT_BF16 || is_top) list_linear(l, b, level, d, N_TOKENS, threads[i]);
+            if (d == BT_BF16 || d == BT_MXFP4 || is_top) list_linear(l, b, level, d, N_TOKENS, threads[i]);
         }
         for (size_t t = 0; t < sizeof tokens / sizeof *tokens && is_top; t++) {
             list_linear(l, b, level, BT_BF16, tokens[t], threads[i]);
