@@ -246,6 +246,8 @@ int bt_app_open_tokenizer(bt_app *a)
 bt_engine_options bt_app_engine_options(const bt_app *a, size_t context)
 {
     const bt_option_value *v = a->options->values;
+    int n_snapshots = (int)v[BT_OPT_STATE_SNAPSHOTS].integer;
+    if (n_snapshots == 0 && bt_option_is_set(a->options, BT_OPT_STATE_SNAPSHOTS)) n_snapshots = -1; /* none, not 4 */
     bt_engine_options e = {
         .device = v[BT_OPT_DEVICE].text,
         .cpu_level = v[BT_OPT_CPU].text,
@@ -256,6 +258,7 @@ bt_engine_options bt_app_engine_options(const bt_app *a, size_t context)
         .batch = (size_t)v[BT_OPT_BATCH].integer,
         .n_slots = 1,
         .logit_rows = a->logit_rows,
+        .n_state_snapshots = n_snapshots,
         .overcommit = bt_option_is_set(a->options, BT_OPT_OVERCOMMIT),
     };
     if (context == 0) e.context = (size_t)v[BT_OPT_CONTEXT].integer;
