@@ -39,7 +39,10 @@ while read -r check; do
     fi
 done <<'CHECKS'
 models --prefix k2-
+models --prefix k3-
+models --prefix kimi-
 tokenizers --prefix k2
+tokenizers --prefix k3
 tokenizers --prefix qwen3
 tokenizers --prefix k3
 jinja
