@@ -66,6 +66,14 @@ check("context as asked", small["context"] == 100 and report(DENSE)["memory"]["c
 check("threads as asked", report(DENSE, "-t", "3")["memory"]["threads"] == 3)
 check("batch as asked", report(DENSE, "-b", "7")["memory"]["batch"] == 7)
 
+RECURRENT = os.path.join(MODELS, "k3-plain")
+states = {n: report(RECURRENT, *o, **more)["memory"]["state"] for n, o, more in (
+    (0, ("--state-snapshots", "0"), {}), (4, (), {}), (7, ("--state-snapshots", "7"), {}),
+    (2, (), {"env": {"BALTORO_STATE_SNAPSHOTS": "2"}}))}
+check("copies of recurrent states as asked", states[0] > 0 and all(b == states[0] * (1 + n) for n, b in states.items()), states)
+check("none where states grow", report(DENSE, "--state-snapshots", "9")["memory"]["state"] == 0)
+refused("too many copies", 2, "state-snapshots", "info", RECURRENT, "--state-snapshots", "1025")
+
 huge = make_model(config={"max_position_embeddings": 1 << 27}, with_tokenizer=False)
 i = report(huge, "-c", 1 << 27)
 check("a plan that does not fit is an answer", i["memory"]["fits"] is False and i["memory"]["private"] > i["memory"]["available"], i)
