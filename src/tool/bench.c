@@ -123,6 +123,7 @@ static bt_traffic traffic_since(const runner *r, const bt_traffic *before)
     bt_engine_traffic(r->engine, &t);
     for (size_t c = 0; c < BT_N_CLASSES; c++) t.weights[c] -= before->weights[c];
     t.kv -= before->kv;
+    t.state -= before->state;
     t.flops -= before->flops;
     return t;
 }

@@ -140,6 +140,9 @@ static void print_bytes(bt_text *t, const bt_bench *b, const bt_bench_depth *d, 
         separator = ", ";
     }
     bt_text_printf(t, "%skv %.1f)\n", separator, (double)d->decode.kv / (double)b->n_decode / 1e6);
+    if (d->decode.state == 0) return;
+    bt_text_printf(t, "  recurrent state, read and written for a token: %.1f MB\n",
+                   (double)d->decode.state / (double)b->n_decode / 1e6);
 }
 
 static void print_depth(bt_text *t, const bt_bench *b, const bt_bench_depth *d)
@@ -319,7 +322,9 @@ static void put_decode(bt_text *t, const bt_bench *b, const bt_bench_depth *d, c
     put_f64(t, "kv", (double)d->decode.kv / n);
     bt_text_puts(t, "\"total\": ");
     bt_text_json_f64(t, f->bytes);
-    bt_text_puts(t, "}}, ");
+    bt_text_puts(t, "}, \"state_bytes_per_token\": ");
+    bt_text_json_f64(t, (double)d->decode.state / n);
+    bt_text_puts(t, "}, ");
     put_array(t, "steps_ms", d->steps_ms, b->n_runs * b->n_decode);
     bt_text_puts(t, ", \"steps_percentiles_ms\": {");
     for (size_t i = 0; i < N_PERCENTS; i++) {
