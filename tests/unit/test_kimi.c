@@ -1,6 +1,6 @@
 /*
- * Kimi beyond its goldens: the checks C2 to C6 of the spec's appendix A with the known-bads that each must catch, states
- * that stay finite through thousands of tokens, sizes of states, padding, and stops.
+ * Kimi beyond its goldens: the checks C2 to C6 of the spec's appendix A with the known-bads that each must catch,
+ * states that stay finite through thousands of tokens, sizes of states, padding, and stops.
  */
 #include "model_unit.h"
 
@@ -153,8 +153,8 @@ static uint8_t *states_of(world w)
     return all;
 }
 
-/* C4: N tokens and one more leave the states that N + 1 at once leave. Known-bads: the newest sample of a convolution in
- * place of the oldest, and the new row of a latent in place of row 0, must be seen. */
+/* C4: N tokens and one more leave the states that N + 1 at once leave. Known-bads: the newest sample of a convolution
+ * in place of the oldest, and the new row of a latent in place of row 0, must be seen. */
 static void test_states(void **state)
 {
     (void)state;
@@ -237,7 +237,7 @@ static void test_mix(void **state)
     at_each_level(check_mix);
 }
 
-/* Router logits 0 and 4, one expert: the second, whose up matrix doubles the first element; gates capped at 4 and 25. */
+/* Router logits 0 and 4, one expert: the second, whose up matrix doubles the first element; gates capped at 4, 25. */
 static void check_experts(const bt_kernels *k)
 {
     float logits[2] = {0, 4}, bias[2] = {0, 0}, weights[1], scratch[4], gain[4] = {1, 1, 1, 1};

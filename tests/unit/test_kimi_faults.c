@@ -1,6 +1,7 @@
 /*
  * The traps of docs/kimi_k3.md, each planted as a fault into the running engine and held against the golden test that
- * must notice it. A fault is an edit of the tape or a kernel that does the wrong thing; nothing of it is in the program.
+ * must notice it. A fault is an edit of the tape or a kernel that does the wrong thing; nothing of it is in the
+ * program.
  * The table at the end names them all. Traps that no checkpoint can show are refused before a step (test_kimi.c).
  */
 #include "model_unit.h"
