@@ -37,6 +37,7 @@ bt_jv bt_js_to_case(bt_jx *x, const bt_js *s, bt_case to);
 void bt_out_case(bt_jx *x, const bt_js *s, size_t size, bt_case which); /* its first bytes; UPPER and LOWER */
 bt_jv bt_js_center(bt_jx *x, const bt_js *s, size_t width, const bt_js *fill);
 bt_jv bt_js_split_last(bt_jx *x, const bt_js *s, const bt_js *sep); /* s.rsplit(sep, 1)[0] */
+bt_jv bt_js_split_lines(bt_jx *x, const bt_js *s, bool keep_ends);  /* a list */
 bool bt_js_is_case(const bt_js *s, bool upper);                     /* isupper, islower */
 
 #endif

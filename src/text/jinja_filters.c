@@ -1,7 +1,6 @@
 /*
- * The table of filters, and those on strings. A filter without a function is one that Jinja2 has and we refuse: it
- * would give other bytes each time (random), or needs HTML (striptags, urlize) or a layout (pprint, wordwrap) that no
- * prompt does.
+ * The table of filters, and those on strings. A filter without a function is one that Jinja2 has and we refuse: random
+ * would give other bytes each time, and urlize makes links of web pages, which no prompt has.
  */
 #include "text/jinja_filters.h"
 
@@ -405,7 +404,7 @@ static const bt_jfilter filters[] = {
     {"map", bt_filter_map},
     {"max", bt_filter_max},
     {"min", bt_filter_min},
-    {"pprint", NULL},
+    {"pprint", bt_filter_pprint},
     {"random", NULL},
     {"reject", bt_filter_reject},
     {"rejectattr", bt_filter_rejectattr},
@@ -418,7 +417,7 @@ static const bt_jfilter filters[] = {
     {"slice", bt_filter_slice},
     {"sort", bt_filter_sort},
     {"string", filter_string},
-    {"striptags", NULL},
+    {"striptags", bt_filter_striptags},
     {"sum", bt_filter_sum},
     {"title", filter_title},
     {"tojson", bt_jv_to_json},
@@ -429,7 +428,7 @@ static const bt_jfilter filters[] = {
     {"urlencode", filter_urlencode},
     {"urlize", NULL},
     {"wordcount", filter_wordcount},
-    {"wordwrap", NULL},
+    {"wordwrap", bt_filter_wordwrap},
     {"xmlattr", filter_xmlattr},
 };
 

@@ -26,6 +26,11 @@ bt_jv bt_filter_sort(bt_jx *x, bt_jv v, const bt_jargs *a);
 bt_jv bt_filter_sum(bt_jx *x, bt_jv v, const bt_jargs *a);
 bt_jv bt_filter_unique(bt_jx *x, bt_jv v, const bt_jargs *a);
 
+/* jinja_layout.c, jinja_html.c */
+bt_jv bt_filter_pprint(bt_jx *x, bt_jv v, const bt_jargs *a);
+bt_jv bt_filter_striptags(bt_jx *x, bt_jv v, const bt_jargs *a);
+bt_jv bt_filter_wordwrap(bt_jx *x, bt_jv v, const bt_jargs *a);
+
 /* jinja_numbers.c */
 bt_jv bt_filter_abs(bt_jx *x, bt_jv v, const bt_jargs *a);
 bt_jv bt_filter_filesizeformat(bt_jx *x, bt_jv v, const bt_jargs *a);

@@ -261,24 +261,9 @@ static void write_key(writer *w, bt_jv key)
     put(w, "\"");
 }
 
-/* The pairs of a dict by their keys. */
-static const bt_jdict *sorted(bt_jx *x, const bt_jdict *d)
-{
-    const bt_jfilter *sort = bt_jfilter_find("dictsort", 8);
-    const bt_jv args[] = {bt_jv_bool(true, false)};
-    const bt_jargs case_sensitive = {.v = args, .n = 1};
-    bt_jv pairs = sort->apply(x, bt_jv_dict(d), &case_sensitive);
-    bt_jdict *result = bt_failed(pairs) ? NULL : bt_jdict_new(x);
-    for (size_t i = 0; result != NULL && i < pairs.list->n; i++) {
-        const bt_jlist *pair = pairs.list->items[i].list;
-        if (!bt_jdict_put(x, result, pair->items[0], pair->items[1])) return NULL;
-    }
-    return result;
-}
-
 static void write_dict(writer *w, const bt_jdict *d)
 {
-    if (w->sort_keys && (d = sorted(w->x, d)) == NULL) return;
+    if (w->sort_keys && (d = bt_jdict_sorted(w->x, d)) == NULL) return;
     put(w, "{");
     w->depth++;
     for (size_t i = 0; i < d->n && !w->x->failed; i++) {

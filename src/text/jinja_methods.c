@@ -628,7 +628,7 @@ bt_jv bt_js_split_last(bt_jx *x, const bt_js *s, const bt_js *sep)
     return bt_js_slice(x, s, 0, at == SIZE_MAX ? s->size : at);
 }
 
-static bt_jv split_lines(bt_jx *x, const bt_js *s, bool keep_ends)
+bt_jv bt_js_split_lines(bt_jx *x, const bt_js *s, bool keep_ends)
 {
     bt_jlist *l = bt_jlist_new(x, 0);
     if (l == NULL || !bt_jx_charge(x, s->size)) return bt_jv_of(JV_FAIL);
@@ -648,7 +648,7 @@ static bt_jv str_splitlines(bt_jx *x, bt_jv self, const bt_jargs *a)
 {
     bt_jv keep;
     if (!bt_jargs_bind(x, a, "splitlines", "keepends", 0, &keep)) return bt_jv_of(JV_FAIL);
-    return split_lines(x, self.s, bt_jv_truth(x, keep));
+    return bt_js_split_lines(x, self.s, bt_jv_truth(x, keep));
 }
 
 static bt_jv partition(bt_jx *x, bt_jv self, const bt_jargs *a, const char *what, bool right)

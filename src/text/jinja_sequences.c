@@ -176,6 +176,19 @@ bt_jv bt_filter_dictsort(bt_jx *x, bt_jv v, const bt_jargs *a)
     return list_of(x, items, n, v.message);
 }
 
+const bt_jdict *bt_jdict_sorted(bt_jx *x, const bt_jdict *d)
+{
+    const bt_jv by_case[] = {bt_jv_bool(true, false)};
+    const bt_jargs args = {.v = by_case, .n = 1};
+    bt_jv pairs = bt_filter_dictsort(x, bt_jv_dict(d), &args);
+    bt_jdict *sorted = bt_failed(pairs) ? NULL : bt_jdict_new(x);
+    for (size_t i = 0; sorted != NULL && i < pairs.list->n; i++) {
+        const bt_jlist *pair = pairs.list->items[i].list;
+        if (!bt_jdict_put(x, sorted, pair->items[0], pair->items[1])) return NULL;
+    }
+    return sorted;
+}
+
 bt_jv bt_filter_groupby(bt_jx *x, bt_jv v, const bt_jargs *a)
 {
     bt_jv p[3];

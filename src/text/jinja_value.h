@@ -274,6 +274,8 @@ bool bt_jdict_set(bt_jx *x, bt_jdict *d, const bt_js *key, bt_jv value);
 /* NULL: not there, or failed (an unhashable key) if x->failed. */
 const bt_jv *bt_jdict_get(bt_jx *x, const bt_jdict *d, bt_jv key);
 const bt_jv *bt_jdict_find(bt_jx *x, const bt_jdict *d, const bt_js *key);
+/* By its keys, which must be of one kind. NULL after failing. */
+const bt_jdict *bt_jdict_sorted(bt_jx *x, const bt_jdict *d);
 bool bt_jv_hashable(bt_jx *x, bt_jv v); /* without failing but for depth */
 bt_jv bt_jrange_item(const bt_jrange *r, size_t i, bool message);
 

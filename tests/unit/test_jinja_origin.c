@@ -213,6 +213,9 @@ static void test_others(void **state)
         {"{{ m|int(5) }}{{ '7'|int }}{{ f|round }}{{ m|urlencode }}{{ m|wordcount }}", "57«2.0msg1»"},
         {"{{ list|length ~ '/' ~ [1]|length }}{{ messages|map('length')|join }}", "«2»/1«22»"},
         {"{{ ('a' ~ m ~ ' b c')|truncate(5, leeway=0) }}", "«am...»"},
+        {"{{ ('a ' ~ m)|wordwrap(2) }}{{ 'a b'|wordwrap(1, wrapstring=m) }}", "«a \nms\ngamsgb»"},
+        {"{{ 'a b'|wordwrap(1) }}{{ ('<b>' ~ m)|striptags }}{{ '<b>a'|striptags }}", "a\nb«msg»a"},
+        {"{{ ['a', m]|pprint }}{{ ['a']|pprint }}", "«['a', 'msg']»['a']"},
         {"{{ {'a': m}|xmlattr }}{{ {'a': 1}|xmlattr }}", "« a=\"msg\"» a=\"1\""},
     };
     CHECK(x);
