@@ -28,6 +28,7 @@ static inline bool unit_are_special(const bt_tokenizer *t, const bt_prompt *p)
 typedef struct unit_attack {
     const char *before, *behind; /* put around every text */
     bool spares_assistant;
+    bool changes_form; /* ids and types too */
 } unit_attack;
 
 static inline void unit_attack_text(bt_text *t, bt_chars text, bool is_name, void *user)
@@ -46,6 +47,8 @@ static inline void unit_attack_text(bt_text *t, bt_chars text, bool is_name, voi
 static inline bt_text unit_attack_request(const bt_json_node *context, unit_attack *a)
 {
     static const char *const apart[] = {"name", "bos_token", "eos_token", NULL};
+    static const char *const form[] = {"role", "type", "id", "tool_call_id", "$ref", NULL};
+    static const char *const least_form[] = {"role", "$ref", NULL};
     bt_text t = {0};
     bt_text_puts(&t, "{");
     for (const bt_json_node *m = context->child; m != NULL; m = m->next) {
@@ -64,7 +67,7 @@ static inline bt_text unit_attack_request(const bt_json_node *context, unit_atta
             if (a->spares_assistant && role != NULL && strcmp(role->text, "assistant") == 0) {
                 bt_py_dump(&t, one);
             } else {
-                unit_write_changed(&t, one, unit_attack_text, a, "");
+                unit_write_changed_but(&t, one, unit_attack_text, a, "", a->changes_form ? least_form : form);
             }
             if (one->next != NULL) bt_text_puts(&t, ", ");
         }
@@ -85,18 +88,20 @@ static inline bt_status unit_render_attack(const bt_chat *chat, const bt_json_no
     return st;
 }
 
-/* Renders with each tag in every text, whole or halved, and with the same text made harmless: no added id more, and
- * none less. Returns how many pairs were compared. */
-static inline size_t unit_compare_attacks(const char *what, const bt_chat *chat, const bt_tokenizer *t,
-                                          const bt_json_node *context, const char *before, const char *behind,
-                                          bool spares_assistant)
+/* Renders with the attack, and with the same text made harmless: no added id more, and none less. Returns how many pairs
+ * were compared: none, where the renderer takes neither. */
+static inline size_t unit_compare_with(const char *what, const bt_chat *chat, const bt_tokenizer *t,
+                                       const bt_json_node *context, unit_attack hostile)
 {
+    const char *before = hostile.before, *behind = hostile.behind;
     char safe_before[4096], safe_behind[4096];
     (void)snprintf(safe_before, sizeof safe_before, "%s", before);
     (void)snprintf(safe_behind, sizeof safe_behind, "%s", behind);
     for (char *c = safe_before; *c != '\0'; c++) *c = strchr("<>[]", *c) != NULL ? '!' : *c;
     for (char *c = safe_behind; *c != '\0'; c++) *c = strchr("<>[]", *c) != NULL ? '!' : *c;
-    unit_attack hostile = {before, behind, spares_assistant}, harmless = {safe_before, safe_behind, spares_assistant};
+    unit_attack harmless = hostile;
+    harmless.before = safe_before;
+    harmless.behind = safe_behind;
     bt_prompt bad = {0}, good = {0};
     bt_error e;
     bt_status is_bad = unit_render_attack(chat, context, &hostile, &bad, &e),
@@ -110,6 +115,31 @@ static inline size_t unit_compare_attacks(const char *what, const bt_chat *chat,
     bt_prompt_free(&bad);
     bt_prompt_free(&good);
     return both;
+}
+
+static inline size_t unit_compare_attacks(const char *what, const bt_chat *chat, const bt_tokenizer *t,
+                                          const bt_json_node *context, const char *before, const char *behind,
+                                          bool spares_assistant)
+{
+    return unit_compare_with(what, chat, t, context,
+                             (unit_attack){.before = before, .behind = behind, .spares_assistant = spares_assistant});
+}
+
+/* A tag whole in every text; halved, so that the halves meet where two texts do; and in ids and types. */
+static inline size_t unit_compare_tag(const char *what, const bt_chat *chat, const bt_tokenizer *t,
+                                      const bt_json_node *context, const char *tag, bool spares_assistant)
+{
+    char half[64];
+    size_t n = strlen(tag), n_compared = unit_compare_attacks(what, chat, t, context, "", tag, spares_assistant);
+    assert_true(n < sizeof half);
+    for (size_t k = 1; k < n; k += n / 2) {
+        (void)snprintf(half, sizeof half, "%.*s", (int)k, tag);
+        n_compared += unit_compare_attacks(what, chat, t, context, tag + k, half, spares_assistant);
+    }
+    return n_compared +
+           unit_compare_with(
+               what, chat, t, context,
+               (unit_attack){.before = "", .behind = tag, .spares_assistant = spares_assistant, .changes_form = true});
 }
 
 #endif

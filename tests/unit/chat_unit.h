@@ -72,11 +72,10 @@ static inline bool unit_is_one_of(const char *key, const char *const *keys)
  * word that must equal one. */
 typedef void (*unit_change)(bt_text *t, bt_chars text, bool is_name, void *user);
 
-/* The tree with every text changed that is somebody's text: not what the form of messages and schemas is made of. */
-static inline void unit_write_changed(bt_text *t, const bt_json_node *n, unit_change change, void *user,
-                                      const char *key)
+/* The tree with every text changed but those under the keys of `form`. */
+static inline void unit_write_changed_but(bt_text *t, const bt_json_node *n, unit_change change, void *user,
+                                          const char *key, const char *const *form)
 {
-    static const char *const form[] = {"role", "type", "id", "tool_call_id", "$ref", NULL};
     static const char *const named[] = {"properties", "arguments", NULL};
     if (n->kind == BT_JSON_STRING && !unit_is_one_of(key, form)) {
         change(t, bt_chars_of(n), strcmp(key, "required") == 0, user);
@@ -89,20 +88,28 @@ static inline void unit_write_changed(bt_text *t, const bt_json_node *n, unit_ch
                 bt_py_dump_string(t, (bt_chars){m->key, m->key_size});
             }
             bt_text_puts(t, ": ");
-            unit_write_changed(t, m, change, user, unit_is_one_of(key, named) ? "" : m->key);
+            unit_write_changed_but(t, m, change, user, unit_is_one_of(key, named) ? "" : m->key, form);
             if (m->next != NULL) bt_text_puts(t, ", ");
         }
         bt_text_puts(t, "}");
     } else if (n->kind == BT_JSON_ARRAY) {
         bt_text_puts(t, "[");
         for (const bt_json_node *m = n->child; m != NULL; m = m->next) {
-            unit_write_changed(t, m, change, user, key);
+            unit_write_changed_but(t, m, change, user, key, form);
             if (m->next != NULL) bt_text_puts(t, ", ");
         }
         bt_text_puts(t, "]");
     } else {
         bt_py_dump(t, n);
     }
+}
+
+/* The tree with every text changed that is somebody's text: not what the form of messages and schemas is made of. */
+static inline void unit_write_changed(bt_text *t, const bt_json_node *n, unit_change change, void *user,
+                                      const char *key)
+{
+    static const char *const form[] = {"role", "type", "id", "tool_call_id", "$ref", NULL};
+    unit_write_changed_but(t, n, change, user, key, form);
 }
 
 #endif

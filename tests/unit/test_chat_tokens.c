@@ -161,7 +161,7 @@ static void check_k2(const char *template_path)
         for (size_t i = 0; i < n_tags; i++) {
             char half[64];
             size_t n = strlen(tags[i]);
-            n_compared += unit_compare_attacks(name, chat, t, c, "", tags[i], false);
+            n_compared += unit_compare_tag(name, chat, t, c, tags[i], false);
             for (size_t k = 1; k < n; k += 5) { /* halves that meet where two texts do */
                 (void)snprintf(half, sizeof half, "%.*s", (int)k, tags[i]);
                 n_compared += unit_compare_attacks(name, chat, t, c, tags[i] + k, half, false);
@@ -381,11 +381,14 @@ static void check_world(const world *w, const char *name)
                 fail_msg("%s, %s: other ids than with --special: %s", name, unit_member(c, "name")->text, p.text);
             bt_prompt_free(&p);
         }
-        for (size_t i = 0; i < n_k2; i++) bt_text_puts(&all, k2[i]);
+        for (size_t i = 0; i < n_k2; i++) {
+            bt_text_puts(&all, k2[i]);
+            n_compared += unit_compare_tag(name, w->of_k2, w->k2, context, k2[i], false);
+        }
         n_compared += unit_compare_attacks(name, w->of_k2, w->k2, context, "", all.data, false);
-        n_compared += unit_compare_attacks(name, w->of_k2, w->k2, context, all.data, "<ifm|thi", false);
         for (size_t i = 0; i < w->tags.n; i++) {
             n_compared += unit_compare_attacks(name, w->chat, w->own, context, " ", w->tags.tags[i], true);
+            n_compared += unit_compare_tag(name, w->chat, w->own, context, w->tags.tags[i], true);
         }
         bt_text_free(&all);
     }
@@ -401,6 +404,11 @@ static void fixtures_are_safe(void **state)
     struct dirent **names = NULL;
     (void)snprintf(path, sizeof path, "%s/tokenizers/k2", fixtures);
     bt_tokenizer *k2 = unit_tokenizer(path);
+    const char *tags[64];
+    size_t n_tags = k2_tags(tags), n_added = 0; /* the attacks are by every added token of the fixture */
+    for (size_t i = 0; i < n_tags; i++) assert_true(bt_tokenizer_is_added(k2, bt_tokenizer_find(k2, tags[i])));
+    for (int32_t id = 0; id < (int32_t)bt_tokenizer_n_vocab(k2); id++) n_added += bt_tokenizer_is_added(k2, id);
+    assert_int_equal(n_added, n_tags);
     (void)snprintf(path, sizeof path, "%s/jinja", fixtures);
     int n = scandir(path, &names, NULL, alphasort);
     for (int i = 0; i < n; i++) {
