@@ -264,8 +264,8 @@ static void route(const bt_route *r)
 /* One query against its keys. A NaN score leaves the maximum alone and reaches l and acc through exp. */
 static void attn_query(const bt_attn *a, size_t i)
 {
-    double *sum = a->scratch;              /* [v_dim] */
-    float *kv = (float *)(sum + a->v_dim); /* [head_dim], widened */
+    double *sum = a->scratch;                      /* [v_dim] */
+    float *kv = (float *)(void *)(sum + a->v_dim); /* [head_dim], widened */
     double s[BT_ATTN_TILE];
     double max = (double)-INFINITY, l = 0;
     const char *k = a->k, *v = a->v;

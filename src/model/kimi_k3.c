@@ -90,7 +90,8 @@ static size_t need_or_null(bt_reader *r, const char *key, uint64_t max)
 {
     bt_read_refuse(r, bt_json_get(r->scope.object, key) == NULL, key, "is missing (null says that there is none)");
     uint64_t v = 0;
-    if (r->st == BT_OK) r->st = bt_get_u64(r->scope, key, 1, max, &v, &(bool){false}, r->e);
+    bool found = false; /* if not, it is null */
+    if (r->st == BT_OK) r->st = bt_get_u64(r->scope, key, 1, max, &v, &found, r->e);
     return (size_t)v;
 }
 

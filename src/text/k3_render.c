@@ -231,7 +231,7 @@ static bool is_blank(bt_chars s)
 static void content(renderer *r, const bt_message *m)
 {
     if (m->parts == NULL) bt_k3_piece(&r->out, m->content);
-    for (size_t i = 0; i < m->n_parts; i++) bt_k3_piece(&r->out, m->parts[i]);
+    for (size_t i = 0; m->parts != NULL && i < m->n_parts; i++) bt_k3_piece(&r->out, m->parts[i]);
 }
 
 static void assistant(renderer *r, const bt_message *m)

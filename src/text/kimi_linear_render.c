@@ -162,7 +162,7 @@ static bt_status open_turn(renderer *r, size_t i, bt_error *e)
 static void content(renderer *r, const bt_message *m)
 {
     if (m->parts == NULL) bt_origin_message(&r->out, m->content);
-    for (size_t i = 0; i < m->n_parts; i++) bt_origin_message(&r->out, m->parts[i]);
+    for (size_t i = 0; m->parts != NULL && i < m->n_parts; i++) bt_origin_message(&r->out, m->parts[i]);
 }
 
 static bt_status turn(renderer *r, size_t i, bt_error *e)
