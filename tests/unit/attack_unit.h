@@ -88,8 +88,8 @@ static inline bt_status unit_render_attack(const bt_chat *chat, const bt_json_no
     return st;
 }
 
-/* Renders with the attack, and with the same text made harmless: no added id more, and none less. Returns how many pairs
- * were compared: none, where the renderer takes neither. */
+/* Renders with the attack, and with the same text made harmless: no added id more, and none less. Returns how many
+ * pairs were compared: none, where the renderer takes neither. */
 static inline size_t unit_compare_with(const char *what, const bt_chat *chat, const bt_tokenizer *t,
                                        const bt_json_node *context, unit_attack hostile)
 {
