@@ -91,7 +91,7 @@ typedef struct bt_cpu_plan { /* a bt_plan */
     float *vectors;  /* weights that ops take as f32 vectors */
     float *activations;
     bt_cpu_counter *counters; /* [n_ops] */
-    bt_cpu_counter *shares;   /* [n_threads]: what is taken of a thread's own part of an op (exec_linear.c) */
+    bt_cpu_counter *shares;   /* [n_threads]: what is taken of a thread's own part of an op */
     float *partials;          /* attention cut along the keys */
     bt_cpu_counter *arrivals; /* [n_threads * BT_CPU_SPLIT_BELOW]: tiles done of an item; zero between ops */
     bt_cpu_thread *threads;   /* [n_threads] */
@@ -175,6 +175,47 @@ static inline bool bt_cpu_claim(const bt_cpu_run *r, uint32_t op_i, uint64_t n_i
     items->begin = begin;
     items->end = grain < n_items - begin ? begin + grain : n_items;
     return true;
+}
+
+/* A thread's share of an op is a word of its own: which op it counts, above how much of it is taken. A word of an earlier
+ * op counts as nothing taken. One of a later op means that all is: a thread goes on only when the shares that it may
+ * touch are taken. */
+#define BT_CPU_TAKEN_BITS 32u
+/* So many neighbours are helped at most: a look at a share is a trip to another core. */
+#define BT_CPU_HELPED_MAX 8u
+
+static inline bool bt_cpu_claim_share(bt_cpu_counter *share, uint32_t op_i, uint64_t n, uint64_t grain,
+                                      bt_cpu_items *items)
+{
+    const uint64_t tag = (uint64_t)op_i + 1, mask = ((uint64_t)1 << BT_CPU_TAKEN_BITS) - 1;
+    uint64_t word = atomic_load_explicit(&share->next, memory_order_relaxed);
+    assert(n <= mask && grain > 0);
+    do {
+        uint64_t of = word >> BT_CPU_TAKEN_BITS;
+        items->begin = of < tag ? 0 : of > tag ? n : word & mask;
+        if (items->begin >= n) return false;
+        items->end = grain < n - items->begin ? items->begin + grain : n;
+    } while (!atomic_compare_exchange_weak_explicit(&share->next, &word, tag << BT_CPU_TAKEN_BITS | items->end,
+                                                    memory_order_relaxed, memory_order_relaxed));
+    return true;
+}
+
+/* As bt_cpu_claim, but a thread takes its own part of the items first, in order, and only then those of neighbours: for
+ * items that are small beside a trip to another core. *n_helped is 0 before the first call. An op uses either this or
+ * shares in its own way. */
+static inline bool bt_cpu_claim_near(const bt_cpu_run *r, uint32_t op_i, size_t thread_i, size_t *n_helped,
+                                     uint64_t n_items, bt_cpu_items *items)
+{
+    size_t n_threads = r->plan->cpu->n_threads;
+    for (; *n_helped < n_threads && *n_helped <= BT_CPU_HELPED_MAX; (*n_helped)++) {
+        size_t owner = (thread_i + *n_helped) % n_threads;
+        uint64_t first = n_items * owner / n_threads, n = n_items * (owner + 1) / n_threads - first;
+        if (!bt_cpu_claim_share(&r->plan->shares[owner], op_i, n, 1, items)) continue;
+        items->begin += first;
+        items->end += first;
+        return true;
+    }
+    return false;
 }
 
 static inline const bt_op *bt_cpu_op(const bt_cpu_run *r, uint32_t op_i)

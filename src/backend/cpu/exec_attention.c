@@ -258,7 +258,11 @@ void bt_cpu_exec_attention(const bt_cpu_run *r, uint32_t op_i, size_t thread_i)
     bt_cpu_items claimed;
     split sp;
     if (wants_split(r, &s, &sp)) {
-        while (bt_cpu_claim(r, op_i, sp.n_tasks, 1, &claimed)) do_task(r, &s, &sp, &c, claimed.begin, th);
+        size_t n_helped = 0; /* a tile for one token takes two microseconds, a trip to another core up to half of one */
+        while (bt_cpu_claim_near(r, op_i, thread_i, &n_helped, sp.n_tasks, &claimed)) {
+            if (claimed.begin < c.first) c = (cursor){0};
+            do_task(r, &s, &sp, &c, claimed.begin, th);
+        }
         return;
     }
     uint64_t n_items = 0;

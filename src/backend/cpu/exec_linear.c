@@ -13,7 +13,6 @@
 
 #define DECODE_BYTES ((uint64_t)192 << 10) /* of weights in one item */
 #define SHARE_BYTES  ((uint64_t)96 << 10)  /* of weights in one item of a share, all runs together */
-#define N_HELPED_MAX 8u                    /* a look at a share is a trip to another core */
 #define ROWS_STEP    8u                    /* whole groups of the rows that kernels take together: 4 for one token, */
 #define PREFILL_STEP 12u                   /* 4 or 3 for several */
 #define PREFILL_ROWS 120u
@@ -41,24 +40,6 @@ static uint64_t output_rows_per_item(const bt_cpu_run *r, const bt_view *w, uint
 
 /* ---- shares ---- */
 
-/* A share's word: which op it counts, above how much of it is taken. A word of an earlier op counts as nothing taken.
- * One of a later op means all is taken: a thread goes on only when the shares that it may touch are. */
-#define TAKEN_BITS 32u
-
-static bool claim_share(bt_cpu_counter *share, uint32_t op_i, uint64_t n, uint64_t grain, bt_cpu_items *it)
-{
-    uint64_t tag = (uint64_t)op_i + 1, word = atomic_load_explicit(&share->next, memory_order_relaxed);
-    assert(n < (uint64_t)1 << TAKEN_BITS);
-    do {
-        uint64_t of = word >> TAKEN_BITS;
-        it->begin = of < tag ? 0 : of > tag ? n : word & (((uint64_t)1 << TAKEN_BITS) - 1);
-        if (it->begin >= n) return false;
-        it->end = bt_cpu_min(it->begin + grain, n);
-    } while (!atomic_compare_exchange_weak_explicit(&share->next, &word, tag << TAKEN_BITS | it->end,
-                                                    memory_order_relaxed, memory_order_relaxed));
-    return true;
-}
-
 /* What the runs of all shares hold of a matrix; the rest, less than a row for each run, is left. Returns its rows. */
 static uint64_t multiply_shares(const bt_cpu_run *r, uint32_t op_i, bt_linear *a, bt_class class, size_t thread_i)
 {
@@ -69,11 +50,11 @@ static uint64_t multiply_shares(const bt_cpu_run *r, uint32_t op_i, bt_linear *a
     a->n_runs = kernels->n_streams[w->dtype];
     a->apart = w->n_rows / (n_threads * a->n_runs);
     uint64_t grain = SHARE_BYTES / row_bytes(w) / a->n_runs + 1;
-    for (size_t i = 0; i < n_threads && i <= N_HELPED_MAX; i++) {
+    for (size_t i = 0; i < n_threads && i <= BT_CPU_HELPED_MAX; i++) {
         size_t owner = (thread_i + i) % n_threads;
         uint64_t first = owner * a->n_runs * a->apart;
         bt_cpu_items it;
-        while (claim_share(&r->plan->shares[owner], op_i, a->apart, grain, &it)) {
+        while (bt_cpu_claim_share(&r->plan->shares[owner], op_i, a->apart, grain, &it)) {
             a->y = y + first + it.begin;
             kernels->linear[w->dtype](a, first + it.begin, first + it.end);
             for (size_t run = 0; run < a->n_runs; run++) {
