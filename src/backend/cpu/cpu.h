@@ -177,9 +177,9 @@ static inline bool bt_cpu_claim(const bt_cpu_run *r, uint32_t op_i, uint64_t n_i
     return true;
 }
 
-/* A thread's share of an op is a word of its own: which op it counts, above how much of it is taken. A word of an earlier
- * op counts as nothing taken. One of a later op means that all is: a thread goes on only when the shares that it may
- * touch are taken. */
+/* A thread's share of an op is a word of its own: which op it counts, above how much of it is taken. A word of an
+ * earlier op counts as nothing taken. One of a later op means that all is: a thread goes on only when the shares that
+ * it may touch are taken. */
 #define BT_CPU_TAKEN_BITS 32u
 /* So many neighbours are helped at most: a look at a share is a trip to another core. */
 #define BT_CPU_HELPED_MAX 8u
