@@ -127,6 +127,11 @@ def special_ids(n_ranks, named):
 # ---- test data -----------------------------------------------------------------------------------------------------
 
 
+# What is a piece of its own only to a pattern that is not quite Kimi's: with Han letters, o200k's tail, other digits.
+ACROSS = ["a世", "A世", "世a", "世A", "1234", "x1", "!\n/", "?/", "\na", "\rA", "don'T", "Ab'LL", "a'D", "a'x", "  b", "世\u0301",
+          "\u0301世", " 世", "a \n", "\n ", "aB", "ABc", "!a!", "\u01c5\u01c5", " 1", "世世世世世", "\u3006a", "\u2e80世"]  # fmt: skip
+
+
 def train():
     """Tokens in the order of their ranks: the bytes, the best merges, and some that no merge leads to."""
     words = {}
@@ -145,6 +150,8 @@ def train():
         words = {tuple(tiny.merge_pair(list(w), best)): n for w, n in words.items()}
         if len(tokens) % 100 == 0:
             tokens += {300: [b"zqzqzq"], 700: [b" Qxj"], 1100: [b"\xf0\x9f\x92", b"\x00\x00\x00"]}.get(len(tokens), [])
+        if len(tokens) == 900:
+            tokens += [t.encode() for t in ACROSS]
     return tokens
 
 
@@ -154,6 +161,7 @@ CASES = [t for t in tiny.CASES if "ifm|" not in t] + [
     "I'm I'M we'd WE'VE it'll THEIR'S don't DON'T 'tis x'sy '\u017f",
     "世界hello世界 a世b \u3006世 々〇世 \u2e80\u3021 世\u0301", "\u0301\u0301a \u0301",
     "don't/\n\n//\n x/\r\n", "!\n\n?\r\n\r\n..", "\x1c\x1d\x1e\x1f x\x1cy", "a\u200bb\u2028c\u2029d\u0085e\u180ef", "ʰʲ ˈa ʻokina ªº",
+    *ACROSS, *("".join(p) for p in zip(ACROSS, ACROSS[5:] + ACROSS[:5])), *(".%s?" % p for p in ACROSS),
     "[BOS]a[EOS]", "<|open|>message role=\"user\"<|sep|>Hi<|close|>message<|sep|><|end_of_msg|>", "<|open|><|open|",
     "<|reserved_token_1364|>",
     "<|im_end|><|im_user|>", "<|open|>\u0301 <|sep|> \n<|sep|>", "a[PAD][UNK]b<osagent_mode>[EOT][start_header_id]",
@@ -173,6 +181,9 @@ def long_cases():
         yield [[" ", at], ["\n", 4], [mark, 1]], True
     for at in range(24_999, 25_002):  # cut off at 25,000, and the count begins anew: 25,000 more may follow
         yield [["x", 25_000], ["y", at], [mark, 1]], True
+    for before in ("\x1c\x1d\x1e\x1f\u0085\u00a0\u1680\u2003\u2028\u3000", "\u200b\u180e\ufeff\x00"):  # to Python space, and not
+        for at in range(24_988, 25_002):
+            yield [[before, 1], ["x", at], [mark, 1]], True
     for n in (399_999, 400_000, 400_001):
         yield [["ab ", 133_333], ["a", n - 399_999], ["bc", 1]], False
     for at in range(399_990, 400_002):

@@ -341,6 +341,10 @@ static void test_cut_borders(void **state)
         expect_parts(alike[i], 25001, (const size_t[]){25000, 1, 0});
         expect_parts(alike[i], 50001, (const size_t[]){25000, 25000, 1, 0});
     }
+    static const char *const mixed[] = {"a\x1c", "a\x1f", "a\xc2\x85", "字\u00a0", "a\u1680", "a\u2028", "😀\u3000"};
+    for (size_t i = 0; i < sizeof mixed / sizeof *mixed; i++)
+        expect_parts(mixed[i], 30000, (const size_t[]){30000, 0}); /* space and not, in turn */
+    expect_parts("a\u200b", 12501, (const size_t[]){12500, 1, 0});
     expect_parts("a ", 200000, (const size_t[]){200000, 0}); /* 400,000 characters */
     expect_parts("a ", 400001, (const size_t[]){200000, 200000, 1, 0});
     expect_parts("é\u2003字 ", 100000, (const size_t[]){100000, 0}); /* not bytes, and no run */
