@@ -4,6 +4,7 @@ the shared fixtures, all at the time at which their expected texts were made."""
 import glob
 import json
 import os
+import re
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
@@ -30,17 +31,31 @@ def try_case(name, template, context, case):
         check(name, r.code == 0 and r.out == case["expected"].encode() and r.err == "", r)
 
 
+def constructs(template):
+    """What a template is made of: its tags, filters, tests, methods, attributes of loops."""
+    template = re.sub(r"\{#.*?#\}", "", template, flags=re.S)
+    code = " ".join(re.findall(r"\{[{%][-+]?(.*?)[-+]?[}%]\}", template, flags=re.S))
+    code = re.sub(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""", "''", code)
+    kinds = (("tag", r"\{%[-+]?\s*(\w+)", template), ("filter", r"\|\s*(\w+)", code), ("test", r"\bis\s+(?:not\s+)?(\w+)", code),
+             ("method", r"\.(\w+)\s*\(", code), ("loop.", r"\bloop\.(\w+)", code))
+    return {f"{kind} {word}" for kind, pattern, text in kinds for word in re.findall(pattern, text)}
+
+
+ours = set()
 contexts = json.loads(read(os.path.join(OURS, "contexts.json")))
 for case in json.loads(read(os.path.join(OURS, "expected.json"))):
     path = os.path.join(OURS, case.get("file", ""))
     if "file" in case:
         try_case(f"{case['file']} with {case['use']}", path, contexts[case["use"]], case)
+    ours |= constructs(read(path) if "file" in case else case["template"])
 
 found = sorted(glob.glob(os.path.join(FIXTURES, "*.json")))
 if not found:
     not_run("public templates", f"{FIXTURES} is missing")
 for path in found:
     template = path[:-len(".json")] + ".jinja"
+    missing = constructs(read(template)) - ours
+    check(f"{os.path.basename(template)}: our own templates have all that it is made of", not missing, missing)
     for case in json.loads(read(path))["cases"]:
         try_case(f"{os.path.basename(template)} {case['name']}", template, case["context"], case)
 finish()
