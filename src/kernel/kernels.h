@@ -7,7 +7,8 @@
  *   - reads exactly the elements it is given, never past them; pointers to weights and KV have no alignment;
  *   - the result depends on nothing but the values: not on addresses, not on how many rows or tokens share a call, not
  *     on the row range (ARCHITECTURE.md, numeric contract). A dot product is reduced in one order per level:
- *     lane = k mod W, chain = (k / W) mod C, counted from the start of the row, then one fixed fold;
+ *     lane = k mod W, chain = (k / W) mod C, counted from the start of the row, then one fixed fold (of MXFP4, k is the
+ *     place in the order in which a level decodes a block);
  *   - a tail element gets the bits that it would get inside a full vector.
  * Activations are f32. Weights are widened to f32 first (FP8: code times block scale, one rounding).
  */
