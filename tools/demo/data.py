@@ -268,7 +268,8 @@ MORE = {
     "month before": ["Which month comes just before {x}?", "Which month is the one before {x}?"],
     "month number": ["Which month of the year is the {x}?", "The {x} month is which one?"],
     "days in month": ["What is the number of days in {x}?", "How many days does the month of {x} have?"],
-    "units": ["How many {v} do {a} {u} make?", "Please change {a} {u} to {v}.", "{a} {u} are how many {v}?", "Please convert {a} {u} to {v}."],
+    "units": ["How many {v} do {a} {u} make?", "Please change {a} {u} to {v}.", "{a} {u} are how many {v}?",
+              "Please convert {a} {u} to {v}."],
     "weather": [
         "Can you tell me how the weather is in {x}?", "What is the weather like today in {x}?", "Can you check the weather in {x}?",
         "Please tell me the weather in {x}.", "Please look up the weather in {x}.", "How is the weather now in {x}?",
