@@ -17,7 +17,7 @@ import facts  # noqa: E402
 from cli import check  # noqa: E402
 
 N_EXAMPLES = 20000
-CHECKSUMS = {False: 2824312111, True: 1372512601}  # of the first 2000 examples of seed 1, in the first and the second part
+CHECKSUMS = [2824312111, 1372512601, 3106532287]  # of the first 2000 examples of seed 1, by part
 USER = re.compile(r"<\|ifm\|im_start\|>user\n(.*?)<\|ifm\|im_end\|>", re.S)
 WORKED = re.compile(r"\b(\d+) ?([-+]) ?(\d+)(?: = \d|: \d|, from)")  # 12 + 34 = 46; 12+34: 2+4=6; 12 + 34, from the right
 
@@ -59,8 +59,8 @@ def test_tables():
     check("a tenth of the pairs is held out", 0.09 < share < 0.11 and data.is_held(123, 45) == data.is_held(45, 123), share)
 
 
-def test_stream(late):
-    texts = ["".join(text for text, _ in pieces) for pieces in itertools.islice(data.stream(2, late), N_EXAMPLES)]
+def test_stream(part):
+    texts = ["".join(text for text, _ in pieces) for pieces in itertools.islice(data.stream(2, part), N_EXAMPLES)]
     questions = {plain(q) for t in texts for q in USER.findall(t)}
     check("the stream is long enough to mean something", len(questions) > N_EXAMPLES / 3, len(questions))
     for skill, pattern in held_patterns():
@@ -81,20 +81,20 @@ def test_trials():
     check("cities on trial", all(any(c in q for c in facts.HELD_CITIES) for q in asked))
 
 
-def test_same(late):
+def test_same(part):
     """Other data would need other weights: whoever changes the generator trains again, and says so here."""
-    first, again = (["".join(text for text, _ in pieces) for pieces in itertools.islice(data.stream(1, late), 2000)] for _ in range(2))
+    first, again = (["".join(text for text, _ in pieces) for pieces in itertools.islice(data.stream(1, part), 2000)] for _ in range(2))
     check("a seed is a stream", first == again)
     sum_now = zlib.crc32("\0".join(first).encode())
-    check(f"the data are those of the weights, second part {late}", sum_now == CHECKSUMS[late], sum_now)
+    check(f"the data are those of the weights, part {part}", sum_now == CHECKSUMS[part], sum_now)
 
 
 def main():
     test_tables()
     test_trials()
-    for late in (False, True):
-        test_stream(late)
-        test_same(late)
+    for part in range(3):
+        test_stream(part)
+        test_same(part)
     cli.finish()
 
 

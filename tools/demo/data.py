@@ -224,7 +224,7 @@ PHRASES = {
 }
 
 
-# More to train on, from the second part of the training on (train.py's --late): what the first part was weak at.
+# More to train on, from the second part of the training on (train.py's --second): what the first part was weak at.
 MORE = {
     "capital": [
         "Please tell me the capital of {c}.", "Please say what the capital of {c} is.", "I would like to know the capital of {c}.",
@@ -281,15 +281,15 @@ MORE = {
 
 
 class Source(random.Random):
-    """A random generator that knows for what it draws: training (held False), its second part (late), or evaluation."""
+    """A random generator that knows for what it draws: a part of the training (0, 1, 2), or evaluation (held)."""
 
-    def __init__(self, seed, held=False, late=False):
+    def __init__(self, seed, held=False, part=0):
         super().__init__(seed)
-        self.held, self.late = held, late
+        self.held, self.part = held, part
 
 
 def phrasings(rnd, skill):
-    return PHRASES[skill][rnd.held] + (MORE[skill] if rnd.late else [])
+    return PHRASES[skill][rnd.held] + (MORE[skill] if rnd.part else [])
 
 
 def phrase(rnd, skill, **names):
@@ -662,36 +662,71 @@ def context(rnd):
         thing = things[i]
         if rnd.random() < 0.5:
             asked = rnd.choice(["What colour is %s's %s?"])  # one to choose from: another draw would be another stream
-            questions = [asked, "Tell me the colour of %s's %s.", "What is the colour of %s's %s?"]
+            questions = [asked, "Tell me the colour of %s's %s.", "What is the colour of %s's %s?",
+                         "Of which colour is %s's %s?", "I want to know the colour of %s's %s."]
             return text, title(colours[i]) + ".", [q % (name, thing) for q in questions]
-        return text, name + ".", [q % thing for q in ("Who has the %s?", "Whose is the %s?", "To whom does the %s belong?")]
+        return text, name + ".", [q % thing for q in ("Who has the %s?", "Whose is the %s?", "To whom does the %s belong?",
+                                                   "Who owns the %s?", "Whose thing is the %s?")]
     if kind == 1:
         rooms = rnd.sample(_ROOMS, 3)
         text = " ".join(rnd.choice(["%s is in the %s."]) % x for x in list(zip(names, rooms))[:n])
         if rnd.random() < 0.5:
-            questions = ["Where is %s?", "In which place is %s?", "What place is %s in?"]
+            questions = ["Where is %s?", "In which place is %s?", "What place is %s in?", "In what place can I find %s?",
+                         "In which room is %s?"]
             return text, "In the %s." % rooms[i], [q % name for q in questions]
-        questions = ["Who is in the %s?", "Which person is in the %s?", "Whom do I find in the %s?"]
+        questions = ["Who is in the %s?", "Which person is in the %s?", "Whom do I find in the %s?", "Which one is in the %s?",
+                     "What person is in the %s?"]
         return text, name + ".", [q % rooms[i] for q in questions]
     if kind == 2:
         ages = rnd.sample(range(5, 80), 3)
         text = " ".join("%s is %d years old." % x for x in list(zip(names, ages))[:n])
-        return text, "%d years." % ages[i], [q % name for q in ("How old is %s?", "What is the age of %s?", "What age is %s?")]
+        return text, "%d years." % ages[i], [q % name for q in ("How old is %s?", "What is the age of %s?", "What age is %s?",
+                                                           "How many years old is %s?", "Tell me the age of %s.")]
     a, b = rnd.randrange(6, 12), rnd.randrange(13, 22)
     place = rnd.choice(["shop", "museum", "library", "bank", "school", "office", "pool", "market"])
     text = "The %s opens at %d and closes at %d." % (place, a, b)
     verb, hour = ("open", a) if rnd.random() < 0.5 else ("close", b)
-    questions = ["When does the %s %s?", "At what time does the %s %s?", "What time does the %s %s?"]
+    questions = ["When does the %s %s?", "At what time does the %s %s?", "What time does the %s %s?", "At which hour does the %s %s?",
+                 "Tell me when the %s is to %s."]
     return text, "At %d." % hour, [q % (place, verb) for q in questions]
 
 
 def ask_context(rnd, t):
     text, answer, questions = context(rnd)
-    question = questions[1 if rnd.held else 2 if rnd.late and rnd.random() < 0.4 else 0]
+    question = questions[1 if rnd.held else 2 if rnd.part and rnd.random() < 0.4 else 0]
+    if rnd.part == 2 and rnd.random() < 0.5:
+        question = rnd.choice(questions[2:])
     t.user(rnd.choice(["%s %s", "%s\n%s", "%s\n\n%s", "Text: %s Question: %s"]) % (text, question))
     t.think("The text says it: %s" % answer.lower() if answer[:2] in ("In", "At") else "The text says it: %s" % answer,
             "From the text.")  # fmt: skip
     t.say(answer)
+
+
+_PATCHES = [n for c in facts.COUNTRIES for n in (c.name, c.capital)] + facts.CITIES
+
+
+def patchwork(rnd):
+    """A name pieced together from parts of names: what cannot be guessed must be copied."""
+    words = []
+    for _ in range(rnd.choice([1, 1, 1, 2])):
+        word = ""
+        for _ in range(rnd.choice([1, 2, 2, 3])):
+            name = rnd.choice(_PATCHES)
+            at = rnd.randrange(len(name))
+            word += name[at : at + rnd.randint(1, 5)]
+        words.append(title("".join(c for c in word if c.isalpha()).lower() or "x"))
+    name = " ".join(words)
+    return patchwork(rnd) if any(c in name for c in facts.HELD_CITIES) else name
+
+
+def ask_repeat(rnd, t):
+    """Copying for its own sake, from the third part on."""
+    words = [rnd.choice([patchwork(rnd), patchwork(rnd), rnd.choice(_NOUNS), str(rnd.randrange(10 ** rnd.randint(1, 5)))])
+             for _ in range(rnd.randint(1, 5))]  # fmt: skip
+    text = " ".join(words)
+    t.user(rnd.choice(["Repeat: %s", "Say: %s", "Repeat after me: %s", "Say this again: %s", "Copy this: %s"]) % text)
+    t.think("I repeat: %s" % text, "I repeat it.")
+    t.say(text)
 
 
 # ---- tools ----------------------------------------------------------------------------------------------------------
@@ -700,6 +735,8 @@ _SKIES = ["sunny", "cloudy", "rainy", "snowy", "windy", "foggy", "clear", "storm
 
 
 def weather_city(rnd):
+    if rnd.part == 2 and rnd.random() < 0.6:
+        return patchwork(rnd)
     r = rnd.random()
     if rnd.held:
         return rnd.choice(facts.HELD_CITIES)
@@ -741,7 +778,7 @@ def ask_weather(rnd, t):
 def calculation(rnd):
     """(expression, result as the tool prints it)."""
     kind = rnd.choice("+-*/**")
-    n = rnd.choice([100, 1000] if rnd.held else [10, 100, 100, 1000, 1000] if rnd.late else [10, 100, 100, 1000, 1000, 10000])
+    n = rnd.choice([100, 1000] if rnd.held else [10, 100, 100, 1000, 1000] if rnd.part else [10, 100, 100, 1000, 1000, 10000])
     while True:
         a, b = rnd.randrange(2, n), rnd.randrange(2, rnd.choice([10, n]))
         if kind == "/":
@@ -827,17 +864,17 @@ def plain(rnd):
 
 # ---- the stream -----------------------------------------------------------------------------------------------------
 
-# skill, share of the examples in the first and the second part
-MIX = [(ask_capital, 24, 20), (ask_country, 3, 4), (ask_continent, 8, 8), (ask_sum, 26, 24), (ask_difference, 13, 18), (ask_list, 5, 4),
-       (ask_calendar, 5, 6), (ask_units, 5, 6), (ask_small_talk, 2, 2), (ask_unknown, 4, 4), (ask_context, 5, 7), (with_tools, 3, 9),
-       (plain, 14, 10)]  # fmt: skip
-_SKILLS, _SHARES, _LATE_SHARES = zip(*MIX)
+# skill, share of the examples in the first, second and third part
+MIX = [(ask_capital, 24, 20, 16), (ask_country, 3, 4, 4), (ask_continent, 8, 8, 6), (ask_sum, 26, 24, 18), (ask_difference, 13, 18, 18),
+       (ask_list, 5, 4, 4), (ask_calendar, 5, 6, 8), (ask_units, 5, 6, 5), (ask_small_talk, 2, 2, 2), (ask_unknown, 4, 4, 6),
+       (ask_context, 5, 7, 12), (with_tools, 3, 9, 14), (plain, 14, 10, 8), (ask_repeat, 0, 0, 12)]  # fmt: skip
+_SKILLS = [m[0] for m in MIX]
 _TALK = [ask_capital, ask_country, ask_continent, ask_sum, ask_difference, ask_list, ask_calendar, ask_units, ask_small_talk, ask_unknown,
          ask_context]  # fmt: skip
 
 
 def example(rnd):
-    skill = rnd.choices(_SKILLS, _LATE_SHARES if rnd.late else _SHARES)[0]
+    skill = rnd.choices(_SKILLS, [m[1 + rnd.part] for m in MIX])[0]
     if skill in (with_tools, plain):
         return skill(rnd)
     t = begin(rnd)
@@ -860,8 +897,8 @@ def trial(skill, seed):
     return t.pieces()
 
 
-def stream(seed, late=False):
-    rnd = Source(seed, late=late)
+def stream(seed, part=0):
+    rnd = Source(seed, part=part)
     while True:
         yield example(rnd)
 

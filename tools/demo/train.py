@@ -28,9 +28,10 @@ def arguments():
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     p.add_argument("model")
     p.add_argument("run")
-    p.add_argument("--steps", type=int, default=3600)
-    p.add_argument("--decay", type=int, default=2400, help="steps over which the rate falls to zero, the last ones")
-    p.add_argument("--late", type=int, default=1200, help="the step from which on the data's second part is drawn")
+    p.add_argument("--second", type=int, default=1200, help="the step at which the data's second part begins, and the rate falls")
+    p.add_argument("--third", type=int, default=3600, help="the step at which the third part begins, the rate rising again")
+    p.add_argument("--again", type=float, default=0.5, help="the share of the full rate at which the third part begins")
+    p.add_argument("--steps", type=int, default=4500)
     p.add_argument("--tokens", type=int, default=6144, help="tokens a step, all processes together")
     p.add_argument("--piece", type=int, default=1024, help="tokens a forward pass, at most")
     p.add_argument("--muon", type=float, default=0.02, help="rate of the hidden matrices")
@@ -78,8 +79,10 @@ def optimizers(model, o):
 
 
 def rate(step, o):
-    """The share of the full rate."""
-    return min(1, (step + 1) / 100, max(0, (o.steps - step) / o.decay))
+    """The share of the full rate: it rises, stays, falls to zero in the second part; and once more, from less, in the third."""
+    if step >= o.third:
+        return o.again * min((step - o.third + 1) / 50, (o.steps - step) / (o.steps - o.third))
+    return min(1, (step + 1) / 100, (o.third - step) / (o.third - o.second))
 
 
 # ---- one step -------------------------------------------------------------------------------------------------------
@@ -102,9 +105,9 @@ def batches(examples, limit):
         yield ids, targets
 
 
-def draw(tokenizer, seed, late, n_tokens):
+def draw(tokenizer, seed, part, n_tokens):
     examples, total = [], 0
-    for pieces in data.stream(seed, late):
+    for pieces in data.stream(seed, part):
         examples.append(tokenizer.example(pieces))
         total += len(examples[-1][0])
         if total >= n_tokens:
@@ -187,7 +190,8 @@ def train(rank, o):
     begin = saved = reported = time.time()
     loss_sum, n_seen, n_since = torch.zeros(1), 0, 0
     while step < o.steps:
-        examples = draw(tokenizer, SEED * 1000003 + step * o.processes + rank, step >= o.late, o.tokens // o.processes)
+        part = (step >= o.second) + (step >= o.third)
+        examples = draw(tokenizer, SEED * 1000003 + step * o.processes + rank, part, o.tokens // o.processes)
         n_total, n_tokens = torch.tensor([float(sum(sum(c[1:]) for _, c in examples))]), sum(len(e) for e, _ in examples)
         dist.all_reduce(n_total)
         loss = torch.tensor([backward(model, examples, o, n_total)])
