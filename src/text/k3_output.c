@@ -162,7 +162,8 @@ static bool read_attribute(bt_reply *r, const k3_tag *t, const char *key)
     r->argument.size = 0;
     if (value.text == NULL || value.size == 0) return false;
     unescape(&r->argument, value);
-    return bt_text_ok(&r->argument);
+    r->failed |= !bt_text_ok(&r->argument);
+    return !r->failed;
 }
 
 /* ---- calls ------------------------------------------------------------------------------------------------------- */
@@ -211,7 +212,8 @@ static void open_argument(bt_reply *r, const k3_tag *t)
     bt_text_puts(&r->made, r->has_arguments ? ", \"" : "{\"");
     const size_t key_at = r->made.size;
     bt_value_escape(&r->made, r->argument.data, r->argument.size);
-    if (!bt_text_ok(&r->made)) return;
+    r->failed |= !bt_text_ok(&r->made);
+    if (r->failed) return;
     if (!bt_reply_add_key(r, &r->made, key_at, r->made.size - key_at)) { /* it came before */
         r->made.size = from;
         return;

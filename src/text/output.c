@@ -145,6 +145,8 @@ void bt_reply_tell_start(bt_reply *r, size_t end)
 void bt_reply_tell_arguments(bt_reply *r, size_t at)
 {
     bt_reply_call *call = &r->calls[r->n_calls - 1];
+    r->failed |= !bt_text_ok(&r->made);
+    if (r->failed) return; /* then made's size says nothing */
     assert(call->arguments_at + call->arguments_size == at);
     size_t size = r->made.size - at;
     call->arguments_size += size;
@@ -165,6 +167,7 @@ void bt_reply_begin_call(bt_reply *r, bt_chars name)
     }
     size_t at = r->made.size;
     bt_text_add(&r->made, name.text, name.size);
+    r->failed |= !bt_text_ok(&r->made);
     r->calls[r->n_calls++] = (bt_reply_call){.name_at = at, .name_size = name.size, .arguments_at = at + name.size};
     r->is_begun = true;
     r->parameters = bt_tool_parameters(r->tools, name);

@@ -30,16 +30,42 @@ static const char answer[] =
     "\"{}\", "
     "\"name\": \"g\"}</ifm|tool_call><ifm|tool_call>not one</ifm|tool_call></ifm|tool_calls>";
 
+static const char kimi_request[] =
+    "{\"messages\": [{\"role\": \"user\", \"name\": \"a&\\\"b\", \"content\": [\"x\", \"y\"]}, {\"role\": "
+    "\"assistant\", "
+    "\"content\": null, \"reasoning\": \"r\", \"tool_calls\": [{\"id\": \"c1\", \"function\": {\"name\": \"f\", "
+    "\"arguments\": {\"s\": \"v\", \"o\": {\"k\": [1]}}}}, {\"id\": \"c2\", \"function\": {\"name\": \"g\", "
+    "\"arguments\": \"do it\"}}]}, {\"role\": \"tool\", \"tool_call_id\": \"c2\", \"content\": \"2\"}, {\"role\": "
+    "\"tool\", \"tool_call_id\": \"c1\", \"content\": {\"k\": 1}}], \"response_format\": {\"type\": \"json_schema\", "
+    "\"json_schema\": {\"schema\": {\"b\": 1, \"a\": 2}}}}";
+static const char k3_answer[] =
+    "r<|close|>think<|sep|><|open|>response<|sep|>c<|open|>tools<|sep|><|open|>call "
+    "tool=\"f&amp;\"<|sep|><|open|>argument "
+    "key=\"s\" type=\"string\"<|sep|>v<|close|>argument<|sep|><|open|>argument key=\"o\" type=\"object\"<|sep|>{}"
+    "<|close|>argument<|sep|><|open|>argument "
+    "key=\"d\"<|sep|>[1]<|close|>argument<|sep|><|close|>call<|sep|><|open|>call "
+    "tool=\"g\"<|sep|><|open|>json<|sep|>{\"a\": 1}<|close|>json<|sep|><|close|>call<|sep|><|open|>call<|sep|>x";
+static const char linear_answer[] =
+    "c<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{\"s\": \"v\"}"
+    "<|tool_call_end|><|tool_call_begin|>not one<|tool_call_argument_begin|>{}<|tool_call_end|>";
+
+typedef struct round {
+    const char *config, *request, *answer, *tokenizer;
+} round;
+
+static const round k2 = {"{\"model_type\": \"k2_horizon\"}", request, answer, TINY};
+static const round k3 = {"{\"model_type\": \"kimi_k3\"}", kimi_request, k3_answer, "tests/data/tokenizers/tiktoken"};
+static const round linear = {"{\"model_type\": \"kimi_linear\"}", kimi_request, linear_answer, TINY};
+
 /* Messages in, an answer read, its message out (to be freed). */
-static bt_status read_answer(const bt_chat *c, const bt_prompt *p, char **message, bt_error *e)
+static bt_status read_answer(const bt_chat *c, const bt_prompt *p, const char *text, char **message, bt_error *e)
 {
     bt_reply *r = NULL;
     const bt_reply_event *events;
     size_t n, size;
     bt_status st = bt_reply_open(c, p, &r, e);
-    for (size_t i = 0; i < sizeof answer - 1 && st == BT_OK; i += 30) {
-        size_t left = sizeof answer - 1 - i;
-        st = bt_reply_push(r, answer + i, left < 30 ? left : 30, &events, &n, e);
+    for (size_t i = 0, left = strlen(text); left > 0 && st == BT_OK; i += 30, left -= left < 30 ? left : 30) {
+        st = bt_reply_push(r, text + i, left < 30 ? left : 30, &events, &n, e);
     }
     if (st == BT_OK) st = bt_reply_finish(r, false, &events, &n, e);
     if (st == BT_OK) st = bt_reply_message(r, "call_", message, &size, e);
@@ -47,15 +73,16 @@ static bt_status read_answer(const bt_chat *c, const bt_prompt *p, char **messag
     return st;
 }
 
-static bt_status round_trip(const char *folder, const bt_tokenizer *t, bt_text *out, bool *has_failed, bt_error *e)
+static bt_status round_trip(const round *said, const char *folder, const bt_tokenizer *t, bt_text *out,
+                            bool *has_failed, bt_error *e)
 {
-    const bt_chat_request r = unit_request(request, tools, NULL);
+    const bt_chat_request r = unit_request(said->request, tools, NULL);
     bt_chat *c = NULL;
     bt_prompt p = {0};
     char *message = NULL;
     bt_status st = bt_chat_open(folder, NULL, NULL, t, &c, e);
     if (st == BT_OK) st = bt_chat_render(c, &r, &p, e);
-    if (st == BT_OK) st = read_answer(c, &p, &message, e);
+    if (st == BT_OK) st = read_answer(c, &p, said->answer, &message, e);
     *has_failed = bt_alloc_has_failed();
     bt_alloc_fail_after(-1);
     if (st == BT_OK) {
@@ -67,20 +94,20 @@ static bt_status round_trip(const char *folder, const bt_tokenizer *t, bt_text *
     return st;
 }
 
-static void fail_each(const char *folder)
+static void fail_each(const round *said, const char *folder)
 {
-    bt_tokenizer *t = unit_tokenizer(TINY);
+    bt_tokenizer *t = unit_tokenizer(said->tokenizer);
     bt_text whole = {0};
     bt_error e;
     size_t n_refused = 0;
     bool has_failed = true;
-    if (round_trip(folder, t, &whole, &has_failed, &e) != BT_OK) fail_msg("%s", e.message);
+    if (round_trip(said, folder, t, &whole, &has_failed, &e) != BT_OK) fail_msg("%s", e.message);
     has_failed = true;
     for (long n = 0; has_failed; n++) {
         bt_text got = {0};
         assert_true(n < N_FAULTS_MAX);
         bt_alloc_fail_after(n);
-        bt_status st = round_trip(folder, t, &got, &has_failed, &e);
+        bt_status st = round_trip(said, folder, t, &got, &has_failed, &e);
         bt_alloc_fail_after(-1);
         if (st == BT_OK) {
             assert_string_equal(got.data, whole.data);
@@ -98,26 +125,27 @@ static void fail_each(const char *folder)
 static void native(void **state)
 {
     (void)state;
-    static const char config[] = "{\"model_type\": \"k2_horizon\"}";
-    char *folder = unit_make_folder();
-    unit_write_file(folder, "config.json", config, sizeof config - 1);
-    fail_each(folder);
-    unit_remove_folder(folder);
-    free(folder);
+    static const round *const rounds[] = {&k2, &k3, &linear};
+    for (size_t i = 0; i < 3; i++) {
+        char *folder = unit_make_folder();
+        unit_write_file(folder, "config.json", rounds[i]->config, strlen(rounds[i]->config));
+        fail_each(rounds[i], folder);
+        unit_remove_folder(folder);
+        free(folder);
+    }
 }
 
 static void by_template(void **state)
 {
     (void)state;
-    static const char config[] = "{\"model_type\": \"k2_horizon\"}";
     static const char names[] =
         "{\"bos_token\": \"<s>\", \"chat_template\": [{\"name\": \"default\", \"template\": \"d\"}, "
         "{\"name\": \"tool_use\", \"template\": \"{{ bos_token }}{% for m in messages %}{{ m.role }}"
         "{{ m.content }}{% endfor %}{# reasoning_effort #}<ifm|think>\"}]}";
     char *folder = unit_make_folder();
-    unit_write_file(folder, "config.json", config, sizeof config - 1);
+    unit_write_file(folder, "config.json", k2.config, strlen(k2.config));
     unit_write_file(folder, "tokenizer_config.json", names, sizeof names - 1);
-    fail_each(folder);
+    fail_each(&k2, folder);
     unit_remove_folder(folder);
     free(folder);
 }
