@@ -85,7 +85,7 @@ typedef struct bt_route {
     float scale;
     uint32_t n_groups;        /* > 1: n / n_groups neighbours are a group, and only experts of the n_active_groups */
     uint32_t n_active_groups; /* groups compete whose two best ranks sum highest; ties to the lower group */
-    int32_t force;            /* >= 0: this expert is ranked first whatever its score (ablation); -1: none */
+    int32_t force;            /* >= 0: ranks are 1 for this expert, 0 for all others (ablation); -1: none */
     int32_t *ids;             /* [k] */
     float *weights;           /* [k] */
     float *scratch;           /* [2 n] */

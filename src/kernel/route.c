@@ -17,11 +17,11 @@ static bool ranks_before(double a, double b)
     return a != a || a > b;
 }
 
-/* ids[0, n_chosen) are in order; i goes where it belongs behind the first n_fixed of them, the last of k falls out. */
-static size_t insert(int32_t *ids, size_t n_chosen, size_t n_fixed, size_t k, const float *rank, size_t i)
+/* ids[0, n_chosen) are in order; i goes where it belongs among them, the last of k falls out. */
+static size_t insert(int32_t *ids, size_t n_chosen, size_t k, const float *rank, size_t i)
 {
     size_t at = n_chosen;
-    while (at > n_fixed && ranks_before((double)rank[i], (double)rank[ids[at - 1]])) at--;
+    while (at > 0 && ranks_before((double)rank[i], (double)rank[ids[at - 1]])) at--;
     if (at == k) return n_chosen;
     if (n_chosen < k) n_chosen++;
     for (size_t j = n_chosen - 1; j > at; j--) ids[j] = ids[j - 1];
@@ -66,14 +66,15 @@ void bt_route_choose(const bt_route *r)
     assert(r->k <= r->n && r->n <= INT32_MAX);
     assert(n_groups == 1 || (r->n % n_groups == 0 && r->k <= r->n_active_groups * size));
     assert(r->force < 0 || (size_t)r->force < r->n);
-    for (size_t i = 0; i < r->n; i++) rank[i] = r->bias ? score[i] + r->bias[i] : score[i];
+    for (size_t i = 0; i < r->n; i++) {
+        rank[i] = r->bias ? score[i] + r->bias[i] : score[i];
+        if (r->force >= 0) rank[i] = (int32_t)i == r->force ? 1 : 0; /* as `mutate` in tools/oracle */
+    }
 
-    size_t n_fixed = r->force >= 0 && r->k > 0 ? 1 : 0, n_chosen = n_fixed;
-    if (n_fixed > 0) r->ids[0] = r->force;
+    size_t n_chosen = 0;
     for (size_t g = 0; g < n_groups; g++) {
         if (n_groups > 1 && !is_active(r, rank, g)) continue;
-        for (size_t i = g * size; i < (g + 1) * size; i++)
-            if (n_fixed == 0 || (int32_t)i != r->force) n_chosen = insert(r->ids, n_chosen, n_fixed, r->k, rank, i);
+        for (size_t i = g * size; i < (g + 1) * size; i++) n_chosen = insert(r->ids, n_chosen, r->k, rank, i);
     }
     assert(n_chosen == r->k);
 

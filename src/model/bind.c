@@ -15,6 +15,8 @@
 
 #include "base/error.h"
 
+#define PACKED_COLS_MAX 131072u /* what MXFP4 kernels hold */
+
 typedef struct binder {
     bt_model *m;
     const bt_tensor **claimed; /* every tensor that the list uses; sorted by address at the end */
@@ -106,51 +108,62 @@ static void check_padding(binder *b, const bt_tensor_spec *spec, const bt_tensor
     }
 }
 
-/* NAME_packed [n_rows, n_cols / 2] and NAME_scale [n_rows, n_cols / 32], both U8, where the spec allows it and the
- * first is there. */
-static bool bind_packed(binder *b, const bt_tensor_spec *spec, bt_view *v)
+/* One of the two tensors of a packed matrix, [n_rows, n_cols] of U8; NULL, and told, where it is not that. */
+static const bt_tensor *find_part(binder *b, const bt_tensor_spec *spec, const char *suffix, uint32_t n_cols)
 {
-    static const struct {
-        const char *suffix;
-        uint32_t per_element;
-    } parts[2] = {{"_packed", 2}, {"_scale", BT_MXFP4_BLOCK}};
-    const bt_tensor *found[2] = {NULL, NULL};
-    if (!spec->may_pack) return false;
-    for (size_t i = 0; i < 2; i++) {
-        char name[300], expected[64];
-        (void)snprintf(name, sizeof name, "%s%s", spec->name, parts[i].suffix);
-        found[i] = bt_tensors_find(b->m->tensors, name);
-        if (found[i] == NULL && i == 0) return false;
-        if (found[i] == NULL) {
-            bt_fault_add(&b->faults, "%s is missing beside %s", name, found[0]->name);
-            return true;
-        }
-        const bt_tensor *t = found[i];
-        b->claimed[b->n_claimed++] = t;
-        uint32_t n_cols = spec->n_cols / parts[i].per_element;
-        bool same = t->n_dims == 2 && t->shape[0] == spec->n_rows && t->shape[1] == n_cols;
-        if (same && spec->n_cols % BT_MXFP4_BLOCK == 0 && (t->dtype == BT_U8 || t->dtype == BT_F8_E8M0)) continue;
-        (void)snprintf(expected, sizeof expected, "%u, %u] of U8 [%u codes in blocks of 32", spec->n_rows, n_cols,
-                       spec->n_cols);
-        fault_shape(b, t, expected);
-        return true;
+    char name[300], expected[64];
+    (void)snprintf(name, sizeof name, "%s%s", spec->name, suffix);
+    const bt_tensor *t = bt_tensors_find(b->m->tensors, name);
+    if (t == NULL) {
+        bt_fault_add(&b->faults, "%s is missing: %s_packed and %s_scale belong together", name, spec->name, spec->name);
+        return NULL;
     }
-    *v = (bt_view){.data = found[0]->data,
-                   .scale = found[1]->data,
-                   .bytes = found[0]->size + found[1]->size,
+    b->claimed[b->n_claimed++] = t;
+    if (t->dtype != BT_U8 && t->dtype != BT_F8_E8M0) {
+        bt_fault_add(&b->faults, "%s is %s, expected U8", t->name, t->dtype_name);
+        return NULL;
+    }
+    if (t->n_dims == 2 && t->shape[0] == spec->n_rows && t->shape[1] == n_cols) return t;
+    (void)snprintf(expected, sizeof expected, "%u, %u", spec->n_rows, n_cols);
+    fault_shape(b, t, expected);
+    return NULL;
+}
+
+static bool is_packed(const binder *b, const bt_tensor_spec *spec)
+{
+    char name[300];
+    (void)snprintf(name, sizeof name, "%s_packed", spec->name);
+    return spec->may_pack && bt_tensors_find(b->m->tensors, name) != NULL;
+}
+
+/* NAME_packed [n_rows, n_cols / 2] and NAME_scale [n_rows, n_cols / 32] (docs/kimi_k3.md, b). A plain NAME beside them
+ * stays unclaimed, and is told. */
+static void bind_packed(binder *b, const bt_tensor_spec *spec, bt_view *v)
+{
+    const bt_tensor *codes = find_part(b, spec, "_packed", spec->n_cols / 2);
+    const bt_tensor *scales = find_part(b, spec, "_scale", spec->n_cols / BT_MXFP4_BLOCK);
+    if (spec->n_cols > PACKED_COLS_MAX)
+        bt_fault_add(&b->faults, "%s is packed in rows of %u codes, of which %u are supported at most", spec->name,
+                     spec->n_cols, PACKED_COLS_MAX);
+    if (codes == NULL || scales == NULL) return;
+    *v = (bt_view){.data = codes->data,
+                   .scale = scales->data,
+                   .bytes = codes->size + scales->size,
                    .n_rows = spec->n_rows,
                    .n_cols = spec->n_cols,
                    .dtype = BT_MXFP4,
                    .layout = BT_LAYOUT_ROWS,
                    .scale_dtype = BT_F8_E8M0};
     b->m->n_parameters += (uint64_t)spec->n_rows * spec->n_cols;
-    return true;
 }
 
 static void bind_one(binder *b, const bt_tensor_spec *spec, bt_view *v)
 {
+    if (is_packed(b, spec)) {
+        bind_packed(b, spec, v);
+        return;
+    }
     const bt_tensor *t = bt_tensors_find(b->m->tensors, spec->name);
-    if (bind_packed(b, spec, v)) return; /* a plain one beside it stays unclaimed, and is told */
     if (t == NULL) {
         bt_fault_add(&b->faults, "%s is missing", spec->name);
         return;

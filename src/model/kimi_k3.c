@@ -255,6 +255,8 @@ static bt_status k3_read_config(const bt_config *c, void *shape, const bt_family
                    "times the head widths is out of range");
     bt_read_refuse(r, s->kda_heads > BT_WIDTH_MAX / s->kda_dim, "linear_attn_config.num_heads",
                    "times head_dim is out of range");
+    bt_read_refuse(r, s->block > 0 && (s->n_layers - 1) / s->block + 2 > BT_SOURCES_MAX, "attn_res_block_size",
+                   "makes a residual bank of more than 256 entries: raise it, or check num_hidden_layers");
     bt_read_refuse(r, s->n_shared > BT_WIDTH_MAX / s->expert_ffn, "num_shared_experts",
                    "times moe_intermediate_size is out of range");
     return r->st;
@@ -771,7 +773,10 @@ static void describe_attention(const k3_shape *s, bt_fact_fn fn, void *user)
         bt_fact(fn, user, d, "gate_lower_bound", "none: the softplus form");
     bt_fact(fn, user, d, "MLA layers", "%zu", n_mla);
     bt_fact(fn, user, d, "num_attention_heads", "%zu", s->n_heads);
-    bt_fact(fn, user, d, "q_lora_rank", s->q_lora > 0 ? "%zu" : "none", s->q_lora);
+    if (s->q_lora > 0)
+        bt_fact(fn, user, d, "q_lora_rank", "%zu", s->q_lora);
+    else
+        bt_fact(fn, user, d, "q_lora_rank", "none: a plain query");
     bt_fact(fn, user, d, "kv_lora_rank", "%zu", s->kv_lora);
     bt_fact(fn, user, d, "qk_nope_head_dim", "%zu", s->nope);
     bt_fact(fn, user, d, "qk_rope_head_dim", "%zu (never turned)", s->rest);
@@ -825,14 +830,11 @@ static size_t k3_max_position(const void *shape)
     return ((const k3_shape *)shape)->max_position;
 }
 
-static const char *kimi_k3_tied_head(const void *shape)
+static const char *k3_tied_head(const void *shape)
 {
-    return ((const k3_shape *)shape)->tied ? "language_model.lm_head.weight" : NULL;
-}
-
-static const char *kimi_linear_tied_head(const void *shape)
-{
-    return ((const k3_shape *)shape)->tied ? "lm_head.weight" : NULL;
+    const k3_shape *s = shape;
+    if (!s->tied) return NULL;
+    return s->prefix[0] == '\0' ? "lm_head.weight" : "language_model.lm_head.weight";
 }
 
 const bt_family bt_family_kimi_k3 = {
@@ -845,7 +847,7 @@ const bt_family bt_family_kimi_k3 = {
     .release = k3_release,
     .list_tensors = k3_list_tensors,
     .skip_tensor = kimi_k3_skip_tensor,
-    .tied_head = kimi_k3_tied_head,
+    .tied_head = k3_tied_head,
     .build_tape = k3_build_tape,
 #ifdef BT_TEST_BUILD
     .ablate = k3_ablate,
@@ -864,7 +866,7 @@ const bt_family bt_family_kimi_linear = {
     .release = k3_release,
     .list_tensors = k3_list_tensors,
     .skip_tensor = kimi_linear_skip_tensor,
-    .tied_head = kimi_linear_tied_head,
+    .tied_head = k3_tied_head,
     .build_tape = k3_build_tape,
 #ifdef BT_TEST_BUILD
     .ablate = k3_ablate,

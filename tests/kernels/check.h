@@ -93,6 +93,7 @@ void check_attention_invariance(const subject *s);
 
 /* Faults to plant (plant.c; those of check_kimi in plant_kimi.c): name by index, NULL after the last. */
 const char *plant_name(size_t i);
+bool plant_fits(const bt_kernels *k, const char *name); /* whether a level has what the fault breaks */
 bool plant_into(bt_kernels *k, const char *name);
 const char *plant_kimi_name(size_t i);
 bool plant_kimi_into(bt_kernels *k, const char *name);

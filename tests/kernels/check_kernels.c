@@ -186,8 +186,11 @@ static void check_plants(options o)
 {
     o.quick = true;
     o.level_min = top_level(o.level_max);
+    bt_kernels top;
+    bt_kernels_init(&top, o.level_min);
     for (size_t i = 0; plant_name(i); i++) {
         o.plant = plant_name(i);
+        if (!plant_fits(&top, o.plant)) continue;
         fflush(stdout);
         pid_t child = fork();
         if (child == 0) {

@@ -545,7 +545,7 @@ static void groups_case(const subject *s, size_t n_groups, size_t size, size_t r
     r.force = round % 5 == 4 ? (int32_t)random_below(n) : -1;
     r.ids = ids, r.weights = weights, r.scratch = scratch;
     s->now->route(&r);
-    for (size_t i = 0; i < n; i++) rank[i] = (double)(scratch[i] + bias[i]);
+    for (size_t i = 0; i < n; i++) rank[i] = r.force < 0 ? (double)(scratch[i] + bias[i]) : (int32_t)i == r.force;
     for (size_t g = 0; g < n_groups; g++) {
         best_two[g] = 0;
         for (size_t i = 0; i < size; i++)
@@ -554,7 +554,6 @@ static void groups_case(const subject *s, size_t n_groups, size_t size, size_t r
     for (size_t g = 0; g < n_groups; g++)
         for (size_t i = 0; i < size && place_of(best_two, n_groups, g) >= r.n_active_groups; i++)
             rank[g * size + i] = (double)-INFINITY;
-    if (r.force >= 0) rank[r.force] = (double)INFINITY;
     for (size_t i = 0; i < r.k; i++)
         check_that(ids[i] >= 0 && (size_t)ids[i] < n && place_of(rank, n, (size_t)ids[i]) == i,
                    "chosen within the groups");

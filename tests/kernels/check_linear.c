@@ -87,7 +87,8 @@ static double weight_at(const bt_view *w, size_t r, size_t k)
     if (w->dtype == BT_MXFP4) {
         static const double values[8] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
         size_t i = r * w->n_cols + k;
-        unsigned code = ((const uint8_t *)w->data)[i / 2] >> (i % 2 * 4) & 15u; /* the low nibble is the even one */
+        unsigned code =
+            (unsigned)((const uint8_t *)w->data)[i / 2] >> (i % 2 * 4) & 15u; /* the low nibble is the even one */
         uint8_t scale = ((const uint8_t *)w->scale)[i / BT_MXFP4_BLOCK];
         double v = scale == 255 ? (double)NAN : ldexp(values[code % 8], scale - 127);
         return code < 8 ? v : -v;

@@ -33,10 +33,10 @@ static void linear_last_row_lost(const bt_linear *a, size_t r0, size_t r1)
     whole.linear[a->w->dtype](a, r0, r1 > r0 ? r1 - 1 : r1);
 }
 
-static void linear_last_run_lost(const bt_linear *a, size_t r0, size_t r1)
+static void linear_runs_lost(const bt_linear *a, size_t r0, size_t r1)
 {
     bt_linear b = *a;
-    if (b.n_runs > 1) b.n_runs--;
+    b.n_runs = 0; /* every run but the first */
     whole.linear[a->w->dtype](&b, r0, r1);
 }
 
@@ -98,13 +98,18 @@ static void plant_linear(bt_kernels *k, void (*fn)(const bt_linear *, size_t, si
     for (size_t d = 0; d < BT_N_WEIGHT_DTYPES; d++) k->linear[d] = fn;
 }
 
-static const char *const names[] = {"two-orders",  "last-row-lost", "last-run-lost", "last-column-lost", "reads-past",
-                                    "writes-past", "loose-act",     "hidden-nan",    "biased-weight",    "shared-keys"};
+static const char *const names[] = {"two-orders",  "last-row-lost", "runs-lost",  "last-column-lost", "reads-past",
+                                    "writes-past", "loose-act",     "hidden-nan", "biased-weight",    "shared-keys"};
 
 const char *plant_name(size_t i)
 {
     const size_t n = sizeof names / sizeof *names;
     return i < n ? names[i] : plant_kimi_name(i - n);
+}
+
+bool plant_fits(const bt_kernels *k, const char *name)
+{
+    return strcmp(name, "runs-lost") != 0 || k->n_streams[BT_BF16] > 1;
 }
 
 bool plant_into(bt_kernels *k, const char *name)
@@ -114,8 +119,8 @@ bool plant_into(bt_kernels *k, const char *name)
         plant_linear(k, linear_two_orders);
     else if (strcmp(name, "last-row-lost") == 0)
         plant_linear(k, linear_last_row_lost);
-    else if (strcmp(name, "last-run-lost") == 0)
-        plant_linear(k, linear_last_run_lost);
+    else if (strcmp(name, "runs-lost") == 0)
+        plant_linear(k, linear_runs_lost);
     else if (strcmp(name, "last-column-lost") == 0)
         plant_linear(k, linear_last_column_lost);
     else if (strcmp(name, "reads-past") == 0)

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bt_kernels whole, scalar; /* the table before the fault, and the reference */
+static bt_kernels whole; /* the table before the fault */
 
 static void *copy(const void *p, size_t n_bytes)
 {
@@ -137,7 +137,7 @@ static void plant_tail(bt_kernels *k)
 
 /* ---- the delta rule ---- */
 
-typedef enum kda_fault { READ_BEFORE_WRITE, DELTA_BEFORE_DECAY } kda_fault;
+typedef enum kda_fault { READ_BEFORE_WRITE, DELTA_BEFORE_DECAY, ORDER_ONLY } kda_fault;
 
 static void kda_wrong(const bt_kda *a, kda_fault fault)
 {
@@ -171,11 +171,11 @@ static void kda_early_delta(const bt_kda *a)
     kda_wrong(a, DELTA_BEFORE_DECAY);
 }
 
-/* One token is summed in the order of scalar: the numbers are as good, the bits are not. */
+/* One token is summed in an order of no level: the numbers are as good, the bits are not. */
 static void kda_two_orders(const bt_kda *a)
 {
     if (a->n_rows == 1)
-        scalar.kda(a);
+        kda_wrong(a, ORDER_ONLY);
     else
         whole.kda(a);
 }
@@ -240,9 +240,22 @@ static void plant_values(bt_kernels *k)
     k->attn_tile = attn_packed_values;
 }
 
+/* One token is summed from the last row to the first. */
 static void linear_t_two_orders(const bt_linear *a, size_t c0, size_t c1)
 {
-    (a->n_x == 1 ? &scalar : &whole)->linear_t[a->w->dtype](a, c0, c1);
+    const bt_dtype d = (bt_dtype)a->w->dtype;
+    if (a->n_x != 1) {
+        whole.linear_t[d](a, c0, c1);
+        return;
+    }
+    const float *x = a->x + (a->x_rows ? a->x_rows[0] : 0) * a->x_stride;
+    float *y = a->y + (a->y_rows ? a->y_rows[0] : 0) * a->y_stride;
+    for (size_t c = c0; c < c1; c++) {
+        float sum = 0;
+        for (size_t i = a->w->n_rows; i > 0; i--)
+            sum += x[i - 1] * (float)decode(a->w->data, (i - 1) * a->w->n_cols + c, d);
+        y[c - c0] = a->add ? y[c - c0] + sum : sum;
+    }
 }
 
 static void plant_transpose(bt_kernels *k)
@@ -278,7 +291,6 @@ const char *plant_kimi_name(size_t i)
 bool plant_kimi_into(bt_kernels *k, const char *name)
 {
     whole = *k;
-    bt_kernels_init(&scalar, BT_CPU_SCALAR);
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
         if (strcmp(name, faults[i].name) == 0) {
             faults[i].plant(k);

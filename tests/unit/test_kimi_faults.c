@@ -149,8 +149,6 @@ static void plant_normed_sources(void)
 static void decay_per_channel(float *y, const float *z, const float *bias, size_t n, float rate, float lower)
 {
     const bt_op *op = op_at(op_of(bias));
-    const bt_tensors *t = NULL;
-    (void)t;
     const float *stored = world.plan->base.tape->weights[op->u.kda_gates.rate].data;
     (void)rate;
     for (size_t d = 0; d < n; d++) {
