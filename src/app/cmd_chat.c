@@ -267,10 +267,11 @@ static int open_screen(bt_chat_app *c)
     bt_app *a = &c->app;
     const char *term = getenv("TERM");
     bool can_edit = c->has_prompt && term != NULL && term[0] != '\0' && strcmp(term, "dumb") != 0;
-    bt_signals_converse(c->has_prompt ? STDIN_FILENO : -1, can_edit ? BT_PASTE_OFF "\033[0m\n" : "\n");
+    bt_signals_converse(c->has_prompt ? STDIN_FILENO : -1, can_edit ? BT_PASTE_OFF "\033[0m\n" : "\n",
+                        can_edit ? BT_PASTE_ON : "");
     if (can_edit) {
         char *history = history_path();
-        bt_status st = bt_editor_open(history, bt_signals_interrupted, &c->editor, &a->error);
+        bt_status st = bt_editor_open(history, bt_signals_interrupted, bt_signals_resumed, &c->editor, &a->error);
         bt_free(history);
         if (st != BT_OK) return bt_app_fail(a, bt_exit_code(st));
     }

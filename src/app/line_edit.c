@@ -30,15 +30,18 @@ struct bt_editor {
     wchar_t prompt[PROMPT_MAX];
     struct termios saved;
     struct winsize window;
+    bool (*is_resumed)(void);
 };
 
 /* ---- terminal ---------------------------------------------------------------------------------------------------- */
 
-/* No echo and no lines between two reads; Ctrl-C still is a signal. */
+/* No echo and no lines between two reads; Ctrl-C still is a signal, but (NOFLSH) one that throws away nothing of what is
+ * on its way to the screen: what was said until then is kept there too. */
 static void set_quiet(const bt_editor *d)
 {
     struct termios t = d->saved;
     t.c_lflag &= ~(tcflag_t)(ECHO | ICANON);
+    t.c_lflag |= NOFLSH;
     t.c_cc[VMIN] = 1;
     t.c_cc[VTIME] = 0;
     (void)tcsetattr(STDIN_FILENO, TCSADRAIN, &t);
@@ -55,11 +58,15 @@ static void put(const char *text)
     (void)fflush(stdout);
 }
 
-/* A resized window is noticed here, so that no signal handler is needed. */
+/* A resized window is noticed here, so that no signal handler is needed; and that the program was stopped. */
 static void watch_window(void *user)
 {
     bt_editor *d = user;
     struct winsize w;
+    if (d->is_resumed()) {
+        put("\r");
+        (void)el_set(d->el, EL_REFRESH);
+    }
     if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) != 0) return;
     if (w.ws_col == d->window.ws_col && w.ws_row == d->window.ws_row) return;
     d->window = w;
@@ -139,6 +146,20 @@ static bt_status open_history(bt_editor *d, const char *path, bt_error *e)
 
 /* ---- open, read, close ------------------------------------------------------------------------------------------- */
 
+/* What terminals send for keys that libedit leaves alone: it would type the ends of their names. */
+static void bind_keys(EditLine *el)
+{
+    static const wchar_t *const keys[][2] = {
+        {L"^R", L"em-inc-search-prev"},      {L"\\e[H", L"ed-move-to-beg"},   {L"\\eOH", L"ed-move-to-beg"},
+        {L"\\e[1~", L"ed-move-to-beg"},      {L"\\e[7~", L"ed-move-to-beg"},  {L"\\e[F", L"ed-move-to-end"},
+        {L"\\eOF", L"ed-move-to-end"},       {L"\\e[4~", L"ed-move-to-end"},  {L"\\e[8~", L"ed-move-to-end"},
+        {L"\\e[3~", L"ed-delete-next-char"}, {L"\\e[1;5C", L"em-next-word"},  {L"\\e[1;5D", L"ed-prev-word"},
+        {L"\\e[1;3C", L"em-next-word"},      {L"\\e[1;3D", L"ed-prev-word"},  {L"\\e[2~", L"ed-unassigned"},
+        {L"\\e[5~", L"ed-prev-history"},     {L"\\e[6~", L"ed-next-history"},
+    };
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) (void)el_wset(el, EL_BIND, keys[i][0], keys[i][1], NULL);
+}
+
 static bt_status open_editor(bt_editor *d, const char *history, bt_error *e)
 {
     if (tcgetattr(STDIN_FILENO, &d->saved) != 0) return bt_fail(e, BT_ERR_IO, "stdin: the terminal does not answer");
@@ -154,18 +175,20 @@ static bt_status open_editor(bt_editor *d, const char *history, bt_error *e)
     (void)el_wset(d->el, EL_GETCFN, next_character);
     /* libedit sets the terminal back before each prompt is answered, which would echo what is typed ahead. */
     (void)el_wset(d->el, EL_SETTY, L"-x", L"-echo", L"-icanon", NULL);
-    (void)el_wset(d->el, EL_BIND, L"^R", L"em-inc-search-prev", NULL);
+    bind_keys(d->el);
     put(BT_PASTE_ON);
     set_quiet(d);
     return BT_OK;
 }
 
-bt_status bt_editor_open(const char *history, bool (*is_interrupted)(void), bt_editor **out, bt_error *e)
+bt_status bt_editor_open(const char *history, bool (*is_interrupted)(void), bool (*is_resumed)(void), bt_editor **out,
+                         bt_error *e)
 {
     bt_editor *d = bt_calloc(1, sizeof *d);
     if (d == NULL) return bt_fail(e, BT_ERR_MEMORY, "no memory for the line editor");
     d->input.fd = STDIN_FILENO;
     d->input.is_interrupted = is_interrupted;
+    d->is_resumed = is_resumed;
     d->input.while_waiting = watch_window;
     d->input.user = d;
     bt_status st = open_editor(d, history, e);
@@ -206,6 +229,7 @@ bt_edit bt_editor_read(bt_editor *d, const char *prompt, bt_text *line)
     int n = 0;
     (void)swprintf(d->prompt, PROMPT_MAX, L"%s", prompt);
     d->last = BT_INPUT_CHARACTER;
+    (void)d->is_resumed(); /* before there is a line to draw */
     const wchar_t *text = el_wgets(d->el, &n);
     (void)fflush(stdout);
     set_quiet(d);

@@ -1,6 +1,7 @@
 /* Signals; see signals.h. Handlers here call only what POSIX lists as async-signal-safe. */
 #include "app/signals.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -15,8 +16,8 @@ typedef struct bt_watched {
 } bt_watched;
 
 static volatile sig_atomic_t is_deferred, is_interrupted;
-static volatile sig_atomic_t is_conversing, terminal_fd = -1;
-static const char *farewell;
+static volatile sig_atomic_t is_conversing, is_resumed, terminal_fd = -1;
+static const char *farewell, *greeting;
 static struct termios terminal; /* as it was when the conversation began */
 static bt_watched watched[N_WATCHED_MAX];
 static const char *_Atomic opening; /* what is being opened: its mappings are not known yet */
@@ -27,13 +28,42 @@ static void say(const char *text)
     (void)!write(STDERR_FILENO, text, strlen(text));
 }
 
+static void leave_terminal(void)
+{
+    if (terminal_fd < 0) return;
+    (void)!write(terminal_fd, farewell, strlen(farewell));
+    (void)tcsetattr(terminal_fd, TCSANOW, &terminal);
+}
+
+/* Stops by the default action, for only that tells the shell; here it goes on when it is woken. */
+static void on_suspend(int signal_number)
+{
+    struct sigaction standard = {.sa_handler = SIG_DFL}, ours;
+    struct termios now;
+    sigset_t this, before;
+    int error_number = errno;
+    bool is_ours = terminal_fd >= 0 && tcgetattr(terminal_fd, &now) == 0;
+    leave_terminal();
+    (void)sigemptyset(&standard.sa_mask);
+    (void)sigemptyset(&this);
+    (void)sigaddset(&this, signal_number);
+    (void)sigaction(signal_number, &standard, &ours);
+    (void)raise(signal_number);
+    (void)sigprocmask(SIG_UNBLOCK, &this, &before);
+    (void)sigprocmask(SIG_SETMASK, &before, NULL);
+    (void)sigaction(signal_number, &ours, NULL);
+    if (is_ours) {
+        (void)tcsetattr(terminal_fd, TCSANOW, &now);
+        (void)!write(terminal_fd, greeting, strlen(greeting));
+    }
+    is_resumed = 1;
+    errno = error_number;
+}
+
 static void on_interrupt(int signal_number)
 {
     if (is_conversing && (is_interrupted || signal_number == SIGTERM)) {
-        if (terminal_fd >= 0) {
-            (void)!write(terminal_fd, farewell, strlen(farewell));
-            (void)tcsetattr(terminal_fd, TCSANOW, &terminal);
-        }
+        leave_terminal();
         _exit(EXIT_INTERRUPTED);
     }
     /* Outside a conversation SA_RESETHAND is set: the next one kills. */
@@ -84,15 +114,27 @@ void bt_signals_install(void)
     (void)signal(SIGPIPE, SIG_IGN);
 }
 
-void bt_signals_converse(int fd, const char *text)
+void bt_signals_converse(int fd, const char *at_end, const char *at_begin)
 {
-    farewell = text;
+    farewell = at_end;
+    greeting = at_begin;
     terminal_fd = isatty(fd) == 1 && tcgetattr(fd, &terminal) == 0 ? fd : -1;
     is_deferred = is_conversing = 1;
     struct sigaction again = {.sa_handler = on_interrupt}, before;
     (void)sigemptyset(&again.sa_mask);
     if (sigaction(SIGINT, NULL, &before) == 0 && before.sa_handler != SIG_IGN) (void)sigaction(SIGINT, &again, NULL);
     (void)sigaction(SIGTERM, &again, NULL);
+    struct sigaction suspend = {.sa_handler = on_suspend};
+    (void)sigemptyset(&suspend.sa_mask);
+    if (terminal_fd >= 0 && sigaction(SIGTSTP, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+        (void)sigaction(SIGTSTP, &suspend, NULL);
+}
+
+bool bt_signals_resumed(void)
+{
+    bool was = is_resumed != 0;
+    is_resumed = 0;
+    return was;
 }
 
 void bt_signals_clear(void)

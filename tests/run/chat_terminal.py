@@ -283,6 +283,66 @@ def test_interrupt(home):
     t.close()
 
 
+# ---- stopped and woken -----------------------------------------------------------------------------------------------
+
+def test_suspend(model, home):
+    """Ctrl-Z gives the terminal back; the line that was begun, and an answer under way, go on afterwards."""
+    job = [sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib", "job.py")]
+    first = ask(model, [user("half a line")])
+    t = Terminal("chat", model, *WORDS, under=job, XDG_STATE_HOME=home)
+    t.until_prompt()
+    t.send("half a ")
+    t.until_text("> half a")
+    t.send("\032")
+    check("Ctrl-Z: the terminal is as it was", t.until_text("[stopped; echo True, lines True]") and 2004 not in t.screen.modes,
+          t.screen.text()[-3:])
+    t.line_sent = t.screen.y
+    t.send("fg\r")
+    check("woken: the line is there again", t.until(lambda t: t.screen.y > t.line_sent and t.screen.text()[-1] == "> half a")
+          and 2004 in t.screen.modes, t.screen.text()[-3:])
+    t.say("line")
+    t.until_prompt()
+    e = Expected().line("> half a line").answer(first["message"]["content"], first["usage"]["prompt_tokens"])
+    got = seen(t.screen.text())
+    check("and can be finished", got[got.index("> half a line"):] == e.end(), got[-5:])
+    t.say("/quit")
+    check("woken, it ends as ever", t.finish() == 0 and t.is_restored())
+    t.close()
+
+    endless = make_model(eos_token_id=5, max_position_embeddings=65536)
+    t = Terminal("chat", endless, "--temperature", "0", "-c", "65536", under=job, XDG_STATE_HOME=home)
+    t.until_prompt()
+    begin = len(t.raw)
+    t.say("go on")
+    t.until(lambda t: len(t.raw) > begin + 200)
+    t.send("\032")
+    check("Ctrl-Z in an answer", t.until_text("[stopped; echo True, lines True]"), t.screen.text()[-3:])
+    begin = len(t.raw)
+    t.send("fg\r")
+    check("woken: it goes on", t.until(lambda t: len(t.raw) > begin + 200), t.screen.text()[-3:])
+    t.send("\003")
+    check("and can be interrupted", t.until_text("; interrupted]") and t.until_prompt(), t.screen.text()[-3:])
+    t.say("/quit")
+    check("and left", t.finish() == 0 and t.is_restored())
+    t.close()
+
+
+def test_keys(home):
+    """Keys that many terminals send move the cursor; none of them leaves letters."""
+    model = make_model("{{ messages[-1].content }}")
+    t = Terminal("chat", model, *WORDS, XDG_STATE_HOME=home)
+    t.until_prompt()
+    t.send("ab cd\033[1;5DX\033[HY\033[FZ\033[1~\033[3~\033[4~\033[1;5D\033[1;5C!\033[2~\033OH(\033OF)")
+    check("keys move and delete", t.until_text("> (ab XcdZ!)"), t.screen.text()[-1])
+    t.send("\033[5~")
+    t.send("\025")
+    t.line_sent = -1
+    t.until_prompt()
+    t.send("\004")
+    check("and Ctrl-D leaves", t.finish() == 0)
+    t.close()
+
+
 # ---- messages that get no answer -------------------------------------------------------------------------------------
 
 def test_taken_back(home):
@@ -433,6 +493,8 @@ def main():
         test_other_model(model, saved)
     test_interrupt(home)
     test_taken_back(home)
+    test_suspend(model, home)
+    test_keys(home)
     test_reasoning(home)
     test_narrow(model, home)
     test_no_history(model)

@@ -96,6 +96,8 @@ class Screen:
             self.x = min(self.columns - 1, self.x + n)
         elif last == "D":
             self.x = max(0, self.x - n)
+        elif last == "G":
+            self.x = min(self.columns, n) - 1
         elif last == "K":
             del self.row(self.y)[self.x:]
         elif last == "J" and (not numbers or n == 0):
@@ -122,9 +124,9 @@ class Screen:
 
 
 class Terminal:
-    """The program with these words, on a terminal of its own."""
+    """The program with these words, on a terminal of its own; `under`: as the job of a program with those words."""
 
-    def __init__(self, *words, columns=100, rows=60, **env):
+    def __init__(self, *words, columns=100, rows=60, under=(), **env):
         self.screen = Screen(columns, rows)
         self.master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
@@ -138,7 +140,7 @@ class Terminal:
             os.setsid()
             fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
             signal.signal(signal.SIGINT, signal.SIG_DFL)
-        self.process = subprocess.Popen([cli.PROGRAM, *map(str, words)], stdin=slave, stdout=slave, stderr=slave, env=values,
+        self.process = subprocess.Popen([*under, cli.PROGRAM, *map(str, words)], stdin=slave, stdout=slave, stderr=slave, env=values,
                                         preexec_fn=begin, close_fds=True)
         self.raw = b""
         self.line_sent = -1  # where the cursor was when a line was sent
