@@ -25,11 +25,11 @@ static void fail(bt_chat_app *c)
 static bt_chat_next set_system(bt_chat_app *c, const char *argument)
 {
     const char *now = bt_talk_system(c->talk);
-    if (argument[0] == '\0') {
+    bool removes = strcmp(argument, "-") == 0;
+    if (argument[0] == '\0' || (removes && now == NULL)) {
         bt_chat_say(c, now != NULL ? "system message: %s" : "there is no system message", now);
         return BT_CHAT_GO_ON;
     }
-    bool removes = strcmp(argument, "-") == 0;
     if (bt_talk_set_system(c->talk, removes ? NULL : argument, &c->app.error) != BT_OK)
         fail(c);
     else
@@ -179,6 +179,9 @@ static bt_chat_next save(bt_chat_app *c, const char *argument)
     if (argument[0] == '\0' && c->file != NULL) argument = c->file;
     if (argument[0] == '\0') {
         bt_chat_say(c, "usage: /save FILE");
+    } else if (strcmp(argument, "-") == 0) {
+        bt_chat_say(c,
+                    "not saved: - would be stdout, which carries the answers; give a file's name, or ./- for that one");
     } else if (may_write(c, argument)) {
         if (write_session(c, argument, &size) != BT_OK) {
             fail(c);

@@ -35,8 +35,8 @@ struct bt_editor {
 
 /* ---- terminal ---------------------------------------------------------------------------------------------------- */
 
-/* No echo and no lines between two reads; Ctrl-C still is a signal, but (NOFLSH) one that throws away nothing of what is
- * on its way to the screen: what was said until then is kept there too. */
+/* No echo and no lines between two reads; Ctrl-C still is a signal, but (NOFLSH) one that throws away nothing of what
+ * is on its way to the screen: what was said until then is kept there too. */
 static void set_quiet(const bt_editor *d)
 {
     struct termios t = d->saved;

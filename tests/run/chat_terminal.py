@@ -242,6 +242,10 @@ def test_other_model(model, saved):
     check("load: another CPU level is said", r.code == 0 and (other or "scalar" in cli.run("devices").out.decode()), r)
     r = cli.run("chat", model, *WORDS, stdin=f"/save {saved}\n")
     check("save: overwrites nothing of others", "already" in r.err, r)
+    r = cli.run("chat", model, *WORDS, stdin="/save -\n")
+    check("save: - is no file", "not saved: - would be stdout" in r.err and not os.path.exists("-"), r)
+    r = cli.run("chat", model, *WORDS, stdin="/system -\n")
+    check("system: none is there to remove", "there is no system message" in r.err and "removed" not in r.err, r)
 
 
 # ---- interrupts ------------------------------------------------------------------------------------------------------
