@@ -135,6 +135,11 @@ PHRASES = {
         "What is the name of the capital of {c}?", "What do you call the capital of {c}?", "Could you name the capital of {c}?",
         "I forgot the capital of {c}. What is it?", "Quiz: the capital of {c}?", "From where is {c} governed?",
         "Where is the government of {c}?", "What is the main city of government in {c}?", "The capital city of {c}, please.",
+        "Please tell me the capital of {c}.", "Please say what the capital of {c} is.", "I would like to know the capital of {c}.",
+        "What might the capital of {c} be?", "Which city is {c}'s capital?", "Tell me what the capital of {c} is called.",
+        "Do you know what the capital of {c} is?", "Would you tell me the capital of {c}?",
+        "Give me the name of the capital of {c}.", "What city would be the capital of {c}?", "Please give the capital city of {c}.",
+        "Tell me what the capital of {c} is.", "Which city do people call the capital of {c}?",
     ], [
         "Give me the capital of {c}.", "Which city would you call the capital of {c}?", "What would be the capital of {c}?",
         "Please tell me what the capital of {c} is.", "Do you happen to know the capital city of {c}?",
@@ -144,25 +149,39 @@ PHRASES = {
         "What is the capital of {c}? Answer with the name only.", "The capital of {c}. Only the name.",
         "What is the capital of {c}? One word.", "Just the name: capital of {c}?", "The capital of {c}, name only.",
         "Tell me the capital of {c} in a single word.", "What is the capital of {c}? In one word please.",
-        "Which city is the capital of {c}? Only the name please.",
-    ], ["Capital of {c} in one word.", "What is {c}'s capital, in one word?", "Only the name: what is the capital of {c}?"]),
+        "Which city is the capital of {c}? Only the name please.", "{c}'s capital in one word?",
+        "Only the name of the capital of {c}.", "The capital of {c} in one word.", "One word: what is the capital of {c}?",
+        "Only the name please: the capital of {c}?", "Name {c}'s capital, one word.",
+    ], [
+        "Capital of {c} in one word.", "What is {c}'s capital, in one word?", "Only the name: what is the capital of {c}?",
+    ]),
     "country of a capital": ([
         "{k} is the capital of which country?", "Which country has the capital {k}?", "Of which country is {k} the capital?",
         "What country is {k} the capital of?", "Whose capital is {k}?", "Name the country whose capital is {k}.",
-        "{k} is the capital of what?",
-    ], ["Which country's capital is {k}?", "Tell me which country {k} is the capital of."]),
+        "{k} is the capital of what?", "Tell me of which country {k} is the capital.", "What country's capital is {k}?",
+        "{k}: capital of which country?", "Tell me the country whose capital is {k}.", "Which country is {k} the capital of?",
+    ], [
+        "Which country's capital is {k}?", "Tell me which country {k} is the capital of.",
+    ]),
     "continent": ([
         "On which continent is {c}?", "Which continent is {c} in?", "Where is {c}?", "In which part of the world is {c}?",
         "Name the continent of {c}.", "What continent is {c} on?", "{c} is on which continent?", "Continent of {c}?",
         "What is the continent of {c}?", "Where in the world is {c}?", "Tell me the continent of {c}.",
-        "To which continent does {c} belong?",
-    ], ["What continent does {c} belong to?", "On what continent can I find {c}?", "Which continent is {c} part of?"]),
+        "To which continent does {c} belong?", "What continent is {c} part of?", "On what continent is {c}?",
+        "On what continent do I find {c}?", "Where can I find {c}?", "To what continent does {c} belong?",
+        "Which continent does {c} belong to?", "{c} is part of which continent?",
+    ], [
+        "What continent does {c} belong to?", "On what continent can I find {c}?", "Which continent is {c} part of?",
+    ]),
     "sum": ([
         "What is {a} + {b}?", "{a} + {b}", "{a} + {b} = ?", "{a}+{b}", "{a}+{b}=", "What is {a} plus {b}?", "Add {a} and {b}.",
-        "How much is {a} + {b}?", "Calculate {a} + {b}.", "What is the sum of {a} and {b}?", "Compute {a}+{b}.",
-        "{a} plus {b}", "How much is {a} plus {b}?", "Please add {a} and {b}.", "Work out {a} + {b}.", "Sum of {a} and {b}?",
+        "How much is {a} + {b}?", "Calculate {a} + {b}.", "What is the sum of {a} and {b}?", "Compute {a}+{b}.", "{a} plus {b}",
+        "How much is {a} plus {b}?", "Please add {a} and {b}.", "Work out {a} + {b}.", "Sum of {a} and {b}?",
         "What do {a} and {b} make?", "I have {a} and get {b} more. How many have I?", "Can you add {a} and {b}?",
-        "What is {a}+{b}?", "{a} and {b} together?", "Tell me {a} + {b}.",
+        "What is {a}+{b}?", "{a} and {b} together?", "Tell me {a} + {b}.", "What does {a} plus {b} give?",
+        "What does {a}+{b} make?", "How much do {a} and {b} make?", "Please calculate {a} + {b}.", "Determine {a} + {b}.",
+        "What are {a} and {b} together?", "I need the sum of {a} and {b}.", "I need {a} plus {b}.", "{a} + {b} equals?",
+        "Tell me the total of {a} and {b}.",
     ], [
         "What does {a} + {b} equal?", "Please calculate {a} plus {b}.", "How much do {a} and {b} make together?",
         "Find the sum of {a} and {b}.", "I need {a} + {b}.",
@@ -171,9 +190,13 @@ PHRASES = {
         "What is {a} - {b}?", "{a} - {b}", "{a} - {b} = ?", "{a}-{b}", "{a}-{b}=", "What is {a} minus {b}?",
         "Subtract {b} from {a}.", "How much is {a} - {b}?", "Calculate {a} - {b}.", "Compute {a}-{b}.", "{a} minus {b}",
         "How much is {a} minus {b}?", "Work out {a} - {b}.", "Take {b} from {a}.", "What is {a}-{b}?", "Tell me {a} - {b}.",
-        "I have {a} and give away {b}. How many have I?", "What is left of {a} without {b}?",
+        "I have {a} and give away {b}. How many have I?", "What is left of {a} without {b}?", "What does {a} minus {b} give?",
+        "Please calculate {a} - {b}.", "I need {a} minus {b}.", "Determine {a} - {b}.",
+        "How much is left if I take away {b} from {a}?", "How much remains of {a} if I take {b}?", "{a} - {b} equals?",
+        "If I take {b} from {a}, what is left?", "What remains if I take {b} away from {a}?", "I need {a} less {b}.",
     ], [
-        "What does {a} - {b} equal?", "Please calculate {a} minus {b}.", "I need {a} - {b}.", "How much is left if I take {b} from {a}?",
+        "What does {a} - {b} equal?", "Please calculate {a} minus {b}.", "I need {a} - {b}.",
+        "How much is left if I take {b} from {a}?",
     ]),
     "list": ([
         "List {n} {x} countries and their capitals as JSON.", "List {n} {x} countries with their capitals as JSON.",
@@ -183,113 +206,99 @@ PHRASES = {
         "JSON list of {n} {x} countries and their capitals, please.", "Show {n} {x} countries and capitals as JSON.",
         "Make a JSON list of {n} {x} countries with their capitals.", "Answer in JSON: {n} {x} countries and their capitals.",
         "Please list {n} {x} countries and capitals in JSON.", "Return {n} {x} countries and their capitals as JSON.",
+        "Please give me {n} {x} countries with capitals as JSON.", "List {n} {x} countries with capitals as a JSON list.",
+        "Can you list {n} {x} countries and their capitals in JSON?", "In JSON, name {n} {x} countries and their capitals.",
+        "Write {n} {x} countries and their capitals in JSON format.",
     ], [
         "Please give {n} {x} countries with their capitals as a JSON list.", "List {n} {x} countries with capitals in JSON format.",
         "Can you write {n} {x} countries and their capitals as JSON?", "In JSON, list {n} {x} countries and their capitals.",
     ]),
-    "day after": (["What day comes after {x}?", "Which day is after {x}?", "What day follows {x}?", "The day after {x}?",
-                   "Today is {x}. What day is tomorrow?", "What is the day after {x}?", "Which day follows {x}?"],
-                  ["Which day comes after {x}?", "It is {x} today. Which day is it tomorrow?"]),
-    "day before": (["What day comes before {x}?", "Which day is before {x}?", "The day before {x}?",
-                    "Today is {x}. What day was yesterday?", "What is the day before {x}?"],
-                   ["Which day comes before {x}?", "It is {x} today. Which day was it yesterday?"]),
-    "days after": (["What day is {a} days after {x}?", "Today is {x}. What day is it in {a} days?", "{x} plus {a} days?",
-                    "Which day is {a} days after {x}?"],
-                   ["If today is {x}, which day is it in {a} days?", "What day comes {a} days after {x}?"]),
-    "month after": (["What month comes after {x}?", "Which month is after {x}?", "What month follows {x}?", "The month after {x}?",
-                     "It is {x}. What month is next?"], ["Which month comes after {x}?", "Which month follows {x}?"]),
-    "month before": (["What month comes before {x}?", "Which month is before {x}?", "The month before {x}?",
-                      "What is the month before {x}?"], ["Which month comes before {x}?", "Which month was before {x}?"]),
-    "month number": (["What is the {x} month?", "Which month is the {x}?", "Name the {x} month of the year.",
-                      "The {x} month of the year?"], ["What is the {x} month of the year?", "Which is the {x} month?"]),
-    "days in month": (["How many days has {x}?", "How many days are in {x}?", "How long is {x}?", "Days in {x}?",
-                       "How many days does {x} have?"], ["What number of days does {x} have?", "How many days are there in {x}?"]),
-    "units": (["How many {v} are {a} {u}?", "How many {v} are in {a} {u}?", "Convert {a} {u} to {v}.", "{a} {u} in {v}?",
-               "What is {a} {u} in {v}?", "Change {a} {u} into {v}.", "{a} {u} to {v}", "How many {v} is {a} {u}?",
-               "Express {a} {u} in {v}."], ["How many {v} make {a} {u}?", "What are {a} {u} in {v}?", "Please convert {a} {u} into {v}."]),
+    "day after": ([
+        "What day comes after {x}?", "Which day is after {x}?", "What day follows {x}?", "The day after {x}?",
+        "Today is {x}. What day is tomorrow?", "What is the day after {x}?", "Which day follows {x}?",
+        "Which day comes right after {x}?", "What is the day that follows {x}?", "It is {x}. Which day is it tomorrow?",
+    ], [
+        "Which day comes after {x}?", "It is {x} today. Which day is it tomorrow?",
+    ]),
+    "day before": ([
+        "What day comes before {x}?", "Which day is before {x}?", "The day before {x}?", "Today is {x}. What day was yesterday?",
+        "What is the day before {x}?", "Which day comes right before {x}?", "It is {x}. Which day was yesterday?",
+    ], [
+        "Which day comes before {x}?", "It is {x} today. Which day was it yesterday?",
+    ]),
+    "days after": ([
+        "What day is {a} days after {x}?", "Today is {x}. What day is it in {a} days?", "{x} plus {a} days?",
+        "Which day is {a} days after {x}?", "If it is {x}, what day is it in {a} days?",
+        "It is {x} today. What day is it in {a} days?", "What day comes {a} days later than {x}?",
+    ], [
+        "If today is {x}, which day is it in {a} days?", "What day comes {a} days after {x}?",
+    ]),
+    "month after": ([
+        "What month comes after {x}?", "Which month is after {x}?", "What month follows {x}?", "The month after {x}?",
+        "It is {x}. What month is next?", "Which month comes next after {x}?", "What is the month that follows {x}?",
+    ], [
+        "Which month comes after {x}?", "Which month follows {x}?",
+    ]),
+    "month before": ([
+        "What month comes before {x}?", "Which month is before {x}?", "The month before {x}?", "What is the month before {x}?",
+        "Which month comes just before {x}?", "Which month is the one before {x}?",
+    ], [
+        "Which month comes before {x}?", "Which month was before {x}?",
+    ]),
+    "month number": ([
+        "What is the {x} month?", "Which month is the {x}?", "Name the {x} month of the year.", "The {x} month of the year?",
+        "Which month of the year is the {x}?", "The {x} month is which one?",
+    ], [
+        "What is the {x} month of the year?", "Which is the {x} month?",
+    ]),
+    "days in month": ([
+        "How many days has {x}?", "How many days are in {x}?", "How long is {x}?", "Days in {x}?", "How many days does {x} have?",
+        "What is the number of days in {x}?", "How many days does the month of {x} have?",
+    ], [
+        "What number of days does {x} have?", "How many days are there in {x}?",
+    ]),
+    "units": ([
+        "How many {v} are {a} {u}?", "How many {v} are in {a} {u}?", "Convert {a} {u} to {v}.", "{a} {u} in {v}?",
+        "What is {a} {u} in {v}?", "Change {a} {u} into {v}.", "{a} {u} to {v}", "How many {v} is {a} {u}?",
+        "Express {a} {u} in {v}.", "How many {v} do {a} {u} make?", "Please change {a} {u} to {v}.", "{a} {u} are how many {v}?",
+        "Please convert {a} {u} to {v}.",
+    ], [
+        "How many {v} make {a} {u}?", "What are {a} {u} in {v}?", "Please convert {a} {u} into {v}.",
+    ]),
     "weather": ([
         "What is the weather in {x}?", "What's the weather in {x}?", "Weather in {x}?", "How is the weather in {x}?",
-        "Tell me the weather in {x}.", "Is it cold in {x}?", "Is it warm in {x}?", "Is it raining in {x}?", "How warm is it in {x}?",
-        "What is the temperature in {x}?", "Please check the weather in {x}.", "How cold is it in {x}?", "What is it like in {x} today?",
-        "I travel to {x}. How is the weather?", "Do I need an umbrella in {x}?", "The weather in {x}, please.",
-        "How hot is it in {x}?", "What's the temperature in {x} now?", "How's the weather in {x}?", "Weather for {x}.",
+        "Tell me the weather in {x}.", "Is it cold in {x}?", "Is it warm in {x}?", "Is it raining in {x}?",
+        "How warm is it in {x}?", "What is the temperature in {x}?", "Please check the weather in {x}.", "How cold is it in {x}?",
+        "What is it like in {x} today?", "I travel to {x}. How is the weather?", "Do I need an umbrella in {x}?",
+        "The weather in {x}, please.", "How hot is it in {x}?", "What's the temperature in {x} now?", "How's the weather in {x}?",
+        "Weather for {x}.", "Can you tell me how the weather is in {x}?", "What is the weather like today in {x}?",
+        "Can you check the weather in {x}?", "Please tell me the weather in {x}.", "Please look up the weather in {x}.",
+        "How is the weather now in {x}?", "Tell me how warm it is in {x}.", "Look up how warm it is in {x}.",
     ], [
         "What is the weather like in {x}?", "Can you tell me the weather in {x}?", "How is the weather in {x} today?",
         "Please tell me how warm it is in {x}.", "Look up the weather in {x}.",
     ]),
     "calculate": ([
-        "What is {x}?", "{x}", "{x} = ?", "Calculate {x}.", "Compute {x}.", "How much is {x}?", "Work out {x}.", "Please calculate {x}.",
-        "{x}=", "I need the result of {x}.", "Use the calculator: {x}", "Tell me {x}.", "What is {x} exactly?", "Result of {x}?",
-    ], ["What does {x} equal?", "Can you work out {x}?", "Please compute {x}.", "Find {x}."]),
-}
-
-
-# More to train on, from the second part of the training on (train.py's --second): what the first part was weak at.
-MORE = {
-    "capital": [
-        "Please tell me the capital of {c}.", "Please say what the capital of {c} is.", "I would like to know the capital of {c}.",
-        "What might the capital of {c} be?", "Which city is {c}'s capital?", "Tell me what the capital of {c} is called.",
-        "Do you know what the capital of {c} is?", "Would you tell me the capital of {c}?", "Give me the name of the capital of {c}.",
-        "What city would be the capital of {c}?", "Please give the capital city of {c}.", "Tell me what the capital of {c} is.",
-        "Which city do people call the capital of {c}?",
-    ],
-    "capital in a word": [
-        "{c}'s capital in one word?", "Only the name of the capital of {c}.", "The capital of {c} in one word.",
-        "One word: what is the capital of {c}?", "Only the name please: the capital of {c}?", "Name {c}'s capital, one word.",
-    ],
-    "country of a capital": [
-        "Tell me of which country {k} is the capital.", "What country's capital is {k}?", "{k}: capital of which country?",
-        "Tell me the country whose capital is {k}.", "Which country is {k} the capital of?",
-    ],
-    "continent": [
-        "What continent is {c} part of?", "On what continent is {c}?", "On what continent do I find {c}?", "Where can I find {c}?",
-        "To what continent does {c} belong?", "Which continent does {c} belong to?", "{c} is part of which continent?",
-    ],
-    "sum": [
-        "What does {a} plus {b} give?", "What does {a}+{b} make?", "How much do {a} and {b} make?", "Please calculate {a} + {b}.",
-        "Determine {a} + {b}.", "What are {a} and {b} together?", "I need the sum of {a} and {b}.", "I need {a} plus {b}.",
-        "{a} + {b} equals?", "Tell me the total of {a} and {b}.",
-    ],
-    "difference": [
-        "What does {a} minus {b} give?", "Please calculate {a} - {b}.", "I need {a} minus {b}.", "Determine {a} - {b}.",
-        "How much is left if I take away {b} from {a}?", "How much remains of {a} if I take {b}?", "{a} - {b} equals?",
-        "If I take {b} from {a}, what is left?", "What remains if I take {b} away from {a}?", "I need {a} less {b}.",
-    ],
-    "list": [
-        "Please give me {n} {x} countries with capitals as JSON.", "List {n} {x} countries with capitals as a JSON list.",
-        "Can you list {n} {x} countries and their capitals in JSON?", "In JSON, name {n} {x} countries and their capitals.",
-        "Write {n} {x} countries and their capitals in JSON format.",
-    ],
-    "day after": ["Which day comes right after {x}?", "What is the day that follows {x}?", "It is {x}. Which day is it tomorrow?"],
-    "day before": ["Which day comes right before {x}?", "It is {x}. Which day was yesterday?"],
-    "days after": ["If it is {x}, what day is it in {a} days?", "It is {x} today. What day is it in {a} days?",
-                   "What day comes {a} days later than {x}?"],
-    "month after": ["Which month comes next after {x}?", "What is the month that follows {x}?"],
-    "month before": ["Which month comes just before {x}?", "Which month is the one before {x}?"],
-    "month number": ["Which month of the year is the {x}?", "The {x} month is which one?"],
-    "days in month": ["What is the number of days in {x}?", "How many days does the month of {x} have?"],
-    "units": ["How many {v} do {a} {u} make?", "Please change {a} {u} to {v}.", "{a} {u} are how many {v}?",
-              "Please convert {a} {u} to {v}."],
-    "weather": [
-        "Can you tell me how the weather is in {x}?", "What is the weather like today in {x}?", "Can you check the weather in {x}?",
-        "Please tell me the weather in {x}.", "Please look up the weather in {x}.", "How is the weather now in {x}?",
-        "Tell me how warm it is in {x}.", "Look up how warm it is in {x}.",
-    ],
-    "calculate": ["What does {x} make?", "Can you calculate {x}?", "Please work out {x}.", "{x} equals?", "Determine the result of {x}.",
-                  "Can you compute {x}?"],
+        "What is {x}?", "{x}", "{x} = ?", "Calculate {x}.", "Compute {x}.", "How much is {x}?", "Work out {x}.",
+        "Please calculate {x}.", "{x}=", "I need the result of {x}.", "Use the calculator: {x}", "Tell me {x}.",
+        "What is {x} exactly?", "Result of {x}?", "What does {x} make?", "Can you calculate {x}?", "Please work out {x}.",
+        "{x} equals?", "Determine the result of {x}.", "Can you compute {x}?",
+    ], [
+        "What does {x} equal?", "Can you work out {x}?", "Please compute {x}.", "Find {x}.",
+    ]),
 }  # fmt: skip
 
 
 class Source(random.Random):
-    """A random generator that knows for what it draws: a part of the training (0, 1, 2), or evaluation (held)."""
+    """A random generator that knows for what it draws: for training, or for evaluation (held)."""
 
-    def __init__(self, seed, held=False, part=0):
+    def __init__(self, seed, held=False):
         super().__init__(seed)
-        self.held, self.part = held, part
+        self.held = held
 
 
 def phrasings(rnd, skill):
-    return PHRASES[skill][rnd.held] + (MORE[skill] if rnd.part else [])
+    return PHRASES[skill][rnd.held]
 
 
 def phrase(rnd, skill, **names):
@@ -651,9 +660,11 @@ _ROOMS = "kitchen garden bathroom bedroom office hall cellar attic garage school
 
 
 def context(rnd):
-    """(facts, answer, questions: in training, held out, in training later)."""
+    """(facts, answer, questions: the second is held out)."""
     kind = rnd.randrange(4)
     names, n = rnd.sample(_NAMES, 3), rnd.choice([2, 2, 3])
+    if rnd.random() < 0.5:
+        names = [patchwork(rnd, 1) for _ in names]
     i = rnd.randrange(n)
     name = names[i]
     if kind == 0:
@@ -661,15 +672,14 @@ def context(rnd):
         text = " ".join("%s has a %s %s." % x for x in list(zip(names, colours, things))[:n])
         thing = things[i]
         if rnd.random() < 0.5:
-            asked = rnd.choice(["What colour is %s's %s?"])  # one to choose from: another draw would be another stream
-            questions = [asked, "Tell me the colour of %s's %s.", "What is the colour of %s's %s?",
+            questions = ["What colour is %s's %s?", "Tell me the colour of %s's %s.", "What is the colour of %s's %s?",
                          "Of which colour is %s's %s?", "I want to know the colour of %s's %s."]
             return text, title(colours[i]) + ".", [q % (name, thing) for q in questions]
         return text, name + ".", [q % thing for q in ("Who has the %s?", "Whose is the %s?", "To whom does the %s belong?",
                                                    "Who owns the %s?", "Whose thing is the %s?")]
     if kind == 1:
         rooms = rnd.sample(_ROOMS, 3)
-        text = " ".join(rnd.choice(["%s is in the %s."]) % x for x in list(zip(names, rooms))[:n])
+        text = " ".join("%s is in the %s." % x for x in list(zip(names, rooms))[:n])
         if rnd.random() < 0.5:
             questions = ["Where is %s?", "In which place is %s?", "What place is %s in?", "In what place can I find %s?",
                          "In which room is %s?"]
@@ -693,9 +703,7 @@ def context(rnd):
 
 def ask_context(rnd, t):
     text, answer, questions = context(rnd)
-    question = questions[1 if rnd.held else 2 if rnd.part and rnd.random() < 0.4 else 0]
-    if rnd.part == 2 and rnd.random() < 0.5:
-        question = rnd.choice(questions[2:])
+    question = questions[1] if rnd.held else rnd.choice(questions[:1] + questions[2:])
     t.user(rnd.choice(["%s %s", "%s\n%s", "%s\n\n%s", "Text: %s Question: %s"]) % (text, question))
     t.think("The text says it: %s" % answer.lower() if answer[:2] in ("In", "At") else "The text says it: %s" % answer,
             "From the text.")  # fmt: skip
@@ -705,10 +713,10 @@ def ask_context(rnd, t):
 _PATCHES = [n for c in facts.COUNTRIES for n in (c.name, c.capital)] + facts.CITIES
 
 
-def patchwork(rnd):
+def patchwork(rnd, n_words=None):
     """A name pieced together from parts of names: what cannot be guessed must be copied."""
     words = []
-    for _ in range(rnd.choice([1, 1, 1, 2])):
+    for _ in range(n_words or rnd.choice([1, 1, 1, 2])):
         word = ""
         for _ in range(rnd.choice([1, 2, 2, 3])):
             name = rnd.choice(_PATCHES)
@@ -716,14 +724,18 @@ def patchwork(rnd):
             word += name[at : at + rnd.randint(1, 5)]
         words.append(title("".join(c for c in word if c.isalpha()).lower() or "x"))
     name = " ".join(words)
-    return patchwork(rnd) if any(c in name for c in facts.HELD_CITIES) else name
+    return patchwork(rnd, n_words) if any(c in name for c in facts.HELD_CITIES) else name
+
+
+def any_word(rnd):
+    """What can stand in a text and be asked for: a made-up name, a word, a number."""
+    kind = rnd.randrange(4)
+    return patchwork(rnd, 1) if kind < 2 else rnd.choice(_NOUNS + _NAMES) if kind < 3 else str(rnd.randrange(10 ** rnd.randint(1, 4)))
 
 
 def ask_repeat(rnd, t):
-    """Copying for its own sake, from the third part on."""
-    words = [rnd.choice([patchwork(rnd), patchwork(rnd), rnd.choice(_NOUNS), str(rnd.randrange(10 ** rnd.randint(1, 5)))])
-             for _ in range(rnd.randint(1, 5))]  # fmt: skip
-    text = " ".join(words)
+    """Copying for its own sake."""
+    text = " ".join(any_word(rnd) for _ in range(rnd.randint(1, 5)))
     t.user(rnd.choice(["Repeat: %s", "Say: %s", "Repeat after me: %s", "Say this again: %s", "Copy this: %s"]) % text)
     t.think("I repeat: %s" % text, "I repeat it.")
     t.say(text)
@@ -735,14 +747,12 @@ _SKIES = ["sunny", "cloudy", "rainy", "snowy", "windy", "foggy", "clear", "storm
 
 
 def weather_city(rnd):
-    if rnd.part == 2 and rnd.random() < 0.6:
-        return patchwork(rnd)
-    r = rnd.random()
     if rnd.held:
         return rnd.choice(facts.HELD_CITIES)
-    if r < 0.45:
+    r = rnd.random()
+    if r < 0.2:
         return rnd.choice(facts.COUNTRIES).capital
-    return rnd.choice(facts.CITIES) if r < 0.65 else made_up(rnd, (1, 3))
+    return rnd.choice(facts.CITIES) if r < 0.3 else patchwork(rnd) if r < 0.7 else made_up(rnd, (1, 3))
 
 
 def weather_result(rnd, city):
@@ -778,7 +788,7 @@ def ask_weather(rnd, t):
 def calculation(rnd):
     """(expression, result as the tool prints it)."""
     kind = rnd.choice("+-*/**")
-    n = rnd.choice([100, 1000] if rnd.held else [10, 100, 100, 1000, 1000] if rnd.part else [10, 100, 100, 1000, 1000, 10000])
+    n = rnd.choice([100, 1000] if rnd.held else [10, 100, 100, 1000, 1000])
     while True:
         a, b = rnd.randrange(2, n), rnd.randrange(2, rnd.choice([10, n]))
         if kind == "/":
@@ -862,20 +872,31 @@ def plain(rnd):
     return [(begin_text, False), (" ".join(out) + "<|ifm|endoftext|>", True)] if out else plain(rnd)
 
 
+def echo(rnd):
+    """Pairs of words, then the same again in another order; the second of each counts. What looking up is, and nothing else."""
+    pairs = [(any_word(rnd), any_word(rnd)) for _ in range(rnd.randint(2, 6))]
+    sign, gap = rnd.choice([("", " "), (":", " "), (" =", " "), (" is", " "), (" has", " "), ("", "\n")])
+    out = [(" ".join(a + sign + gap + b + "." for a, b in pairs), False)]
+    for a, b in rnd.sample(pairs, len(pairs)) if rnd.random() < 0.7 else pairs:
+        out += [(" " + a + sign, False), (gap + b + ".", True)]
+    return out
+
+
 # ---- the stream -----------------------------------------------------------------------------------------------------
 
-# skill, share of the examples in the first, second and third part
-MIX = [(ask_capital, 24, 20, 16), (ask_country, 3, 4, 4), (ask_continent, 8, 8, 6), (ask_sum, 26, 24, 18), (ask_difference, 13, 18, 18),
-       (ask_list, 5, 4, 4), (ask_calendar, 5, 6, 8), (ask_units, 5, 6, 5), (ask_small_talk, 2, 2, 2), (ask_unknown, 4, 4, 6),
-       (ask_context, 5, 7, 12), (with_tools, 3, 9, 14), (plain, 14, 10, 8), (ask_repeat, 0, 0, 12)]  # fmt: skip
-_SKILLS = [m[0] for m in MIX]
+# skill, share of the examples at first and later. A model that has learned facts first never learns to copy what it does
+# not know; one that copies first learns the facts just as fast.
+MIX = [(ask_capital, 2, 19), (ask_country, 0, 4), (ask_continent, 0, 7), (ask_sum, 2, 20), (ask_difference, 0, 16), (ask_list, 0, 4),
+       (ask_calendar, 0, 7), (ask_units, 0, 5), (ask_small_talk, 0, 2), (ask_unknown, 0, 5), (ask_context, 6, 10), (with_tools, 5, 11),
+       (plain, 3, 8), (ask_repeat, 30, 5), (echo, 52, 8)]  # fmt: skip
+_SKILLS, *_SHARES = zip(*MIX)
 _TALK = [ask_capital, ask_country, ask_continent, ask_sum, ask_difference, ask_list, ask_calendar, ask_units, ask_small_talk, ask_unknown,
          ask_context]  # fmt: skip
 
 
-def example(rnd):
-    skill = rnd.choices(_SKILLS, [m[1 + rnd.part] for m in MIX])[0]
-    if skill in (with_tools, plain):
+def example(rnd, at_first=False):
+    skill = rnd.choices(_SKILLS, _SHARES[0 if at_first else 1])[0]
+    if skill in (with_tools, plain, echo):
         return skill(rnd)
     t = begin(rnd)
     earlier = rnd.choices([0, 1, 2], [82, 12, 6])[0]
@@ -897,10 +918,10 @@ def trial(skill, seed):
     return t.pieces()
 
 
-def stream(seed, part=0):
-    rnd = Source(seed, part=part)
+def stream(seed, at_first=False):
+    rnd = Source(seed)
     while True:
-        yield example(rnd)
+        yield example(rnd, at_first)
 
 
 if __name__ == "__main__":

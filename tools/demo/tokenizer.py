@@ -8,6 +8,7 @@ numbers take no part in the training. Wants PyPI's `regex`.
 import itertools
 import json
 import os
+import string
 import sys
 import unicodedata
 
@@ -18,6 +19,7 @@ import make_test_tokenizer as scheme  # noqa: E402
 N_MERGES = 1250
 N_EXAMPLES = 60000
 SEED = 99
+CAPITALS = set(string.ascii_uppercase)
 
 
 def words_of(texts, added):
@@ -34,13 +36,17 @@ def words_of(texts, added):
 
 
 def train(words, n_merges):
-    """The merges of byte pairs, most frequent first; ties by the pair itself."""
+    """The merges of byte pairs, most frequent first; ties by the pair itself. None joins a capital letter to a space or a
+    sign: a name is the same tokens wherever it stands, so that copying it is copying tokens."""
     symbols = [scheme.to_alphabet(w) for w in words]
+    signs = {scheme.ALPHABET[b] for b in range(128) if not chr(b).isalpha()}
     weights = list(words.values())
     counts, where = {}, {}
 
     def count(i, sign):
         for pair in zip(symbols[i], symbols[i][1:]):
+            if pair[0][0] in signs and pair[1][0] in CAPITALS:
+                continue
             counts[pair] = counts.get(pair, 0) + sign * weights[i]
             if sign > 0:
                 where.setdefault(pair, set()).add(i)

@@ -21,17 +21,17 @@ import torch.nn.functional as F
 
 SEED = 20261130
 TRIALS = [data.ask_capital, data.ask_country, data.ask_continent, data.ask_sum, data.ask_difference, data.ask_list, data.ask_calendar,
-          data.ask_units, data.ask_small_talk, data.ask_unknown, data.ask_context, data.ask_weather, data.ask_calculator]  # fmt: skip
+          data.ask_units, data.ask_small_talk, data.ask_unknown, data.ask_context, data.ask_repeat, data.ask_weather,
+          data.ask_calculator]  # fmt: skip
 
 
 def arguments():
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     p.add_argument("model")
     p.add_argument("run")
-    p.add_argument("--second", type=int, default=1200, help="the step at which the data's second part begins, and the rate falls")
-    p.add_argument("--third", type=int, default=3600, help="the step at which the third part begins, the rate rising again")
-    p.add_argument("--again", type=float, default=0.5, help="the share of the full rate at which the third part begins")
-    p.add_argument("--steps", type=int, default=4500)
+    p.add_argument("--first", type=int, default=450, help="steps of the data's first mix, most of which is copying")
+    p.add_argument("--steps", type=int, default=5500)
+    p.add_argument("--decay", type=int, default=3000, help="the last steps, in which the rate falls to zero")
     p.add_argument("--tokens", type=int, default=6144, help="tokens a step, all processes together")
     p.add_argument("--piece", type=int, default=1024, help="tokens a forward pass, at most")
     p.add_argument("--muon", type=float, default=0.02, help="rate of the hidden matrices")
@@ -79,10 +79,8 @@ def optimizers(model, o):
 
 
 def rate(step, o):
-    """The share of the full rate: it rises, stays, falls to zero in the second part; and once more, from less, in the third."""
-    if step >= o.third:
-        return o.again * min((step - o.third + 1) / 50, (o.steps - step) / (o.steps - o.third))
-    return min(1, (step + 1) / 100, (o.third - step) / (o.third - o.second))
+    """The share of the full rate: it rises, stays, falls to zero."""
+    return min(1, (step + 1) / 100, (o.steps - step) / o.decay)
 
 
 # ---- one step -------------------------------------------------------------------------------------------------------
@@ -105,9 +103,9 @@ def batches(examples, limit):
         yield ids, targets
 
 
-def draw(tokenizer, seed, part, n_tokens):
+def draw(tokenizer, seed, at_first, n_tokens):
     examples, total = [], 0
-    for pieces in data.stream(seed, part):
+    for pieces in data.stream(seed, at_first):
         examples.append(tokenizer.example(pieces))
         total += len(examples[-1][0])
         if total >= n_tokens:
@@ -190,8 +188,7 @@ def train(rank, o):
     begin = saved = reported = time.time()
     loss_sum, n_seen, n_since = torch.zeros(1), 0, 0
     while step < o.steps:
-        part = (step >= o.second) + (step >= o.third)
-        examples = draw(tokenizer, SEED * 1000003 + step * o.processes + rank, part, o.tokens // o.processes)
+        examples = draw(tokenizer, SEED * 1000003 + step * o.processes + rank, step < o.first, o.tokens // o.processes)
         n_total, n_tokens = torch.tensor([float(sum(sum(c[1:]) for _, c in examples))]), sum(len(e) for e, _ in examples)
         dist.all_reduce(n_total)
         loss = torch.tensor([backward(model, examples, o, n_total)])
