@@ -171,6 +171,18 @@ int bt_app_print(bt_app *a, bt_text *t)
     return code;
 }
 
+static int locate_demo(bt_app *a)
+{
+    const bt_command_spec *c = &bt_commands[a->options->command];
+    a->path = bt_demo_model_find();
+    if (a->path != NULL) return BT_EXIT_DONE;
+    return bt_app_fail_with(
+        a, BT_EXIT_USAGE,
+        "MODEL is missing, and the demo model that stands in for it is not beside this program: name a "
+        "folder, a .safetensors file, or ORG/NAME in the Hugging Face cache; usage: baltoro %s %s",
+        c->name, c->arguments);
+}
+
 int bt_app_locate(bt_app *a)
 {
     const bt_cache_env env = {
@@ -181,14 +193,8 @@ int bt_app_locate(bt_app *a)
         .home = getenv("HOME"),
     };
     const bt_options *o = a->options;
-    if (o->model == NULL) {
-        const bt_command_spec *c = &bt_commands[o->command];
-        return bt_app_fail_with(a, BT_EXIT_USAGE,
-                                "MODEL is missing: a folder, a .safetensors file, or ORG/NAME in the "
-                                "Hugging Face cache; usage: baltoro %s %s",
-                                c->name, c->arguments);
-    }
     if (a->path != NULL) return BT_EXIT_DONE;
+    if (o->model == NULL) return locate_demo(a);
     bt_status st = bt_locate(o->model, &env, &a->path, &a->error);
     return st == BT_OK ? BT_EXIT_DONE : fail_model(a, st);
 }

@@ -35,12 +35,16 @@ typedef struct bt_app {
     size_t logit_rows;   /* for the engine: more than one where every row's logits are wanted */
 } bt_app;
 
+/* The demo model's folder, beside the installed program or in the source tree that it was built in; bt_free by the
+ * caller. NULL: it is in none of them, or no memory. */
+char *bt_demo_model_find(void);
+
 void bt_app_open(bt_app *a, const bt_options *o);
 /* Flushes stdout, closes everything, and returns `code`, or another one if the answer could not be written. */
 int bt_app_close(bt_app *a, int code);
 
 /* Each step returns an exit code, BT_EXIT_DONE to go on; what went wrong was said. */
-int bt_app_locate(bt_app *a);         /* a->path */
+int bt_app_locate(bt_app *a);         /* a->path; without MODEL the demo model's */
 int bt_app_open_model(bt_app *a);     /* a->model; locates first */
 int bt_app_open_tokenizer(bt_app *a); /* a->tokenizer: of a->model, else of a->path */
 /* The memory plan for `context` positions (0: the default), printed; refused with numbers if it does not fit. */

@@ -66,12 +66,15 @@ static void add_filled(bt_text *t, const char *words, size_t column, size_t inde
 
 void bt_help_overview(bt_text *t)
 {
-    bt_text_puts(t, "baltoro runs K2-Horizon and Llama checkpoints on the CPU.\n\n"
+    bt_text_puts(t, "baltoro runs K2-Horizon, Kimi and Llama checkpoints on the CPU.\n\n"
                     "Usage: baltoro COMMAND [MODEL] [options]\n\nCommands:\n");
     for (bt_command c = 0; c < BT_N_COMMANDS; c++)
         bt_text_printf(t, "  %-12s %s\n", bt_commands[c].name, bt_commands[c].summary);
     bt_text words = {0};
-    bt_text_printf(&words, "%s. `baltoro help COMMAND` explains a command and its options.\n\nExit status: ", model_is);
+    bt_text_printf(&words,
+                   "%s; without it the small demo model answers. `baltoro help COMMAND` explains a command and its "
+                   "options.\n\nExit status: ",
+                   model_is);
     for (size_t i = 0; i < N_EXITS; i++)
         bt_text_printf(&words, "%s%s %s", i > 0 ? ", " : "", exits[i].code, exits[i].meaning);
     bt_text_puts(&words, ".");
@@ -360,14 +363,14 @@ void bt_help_man(bt_text *t)
 {
     bt_text_printf(t,
                    ".TH BALTORO 1 \"\" \"baltoro %s\" \"User Commands\"\n.SH NAME\n"
-                   "baltoro \\- run K2\\-Horizon and Llama checkpoints on the CPU\n.SH SYNOPSIS\n"
+                   "baltoro \\- run K2\\-Horizon, Kimi and Llama checkpoints on the CPU\n.SH SYNOPSIS\n"
                    ".B baltoro\n.I COMMAND\n.RI [ MODEL ]\n.RI [ options ]\n.SH DESCRIPTION\n",
                    bt_version());
     add_roff(t, model_is);
-    add_roff(t,
-             ", which is looked for at HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE, HF_HOME/hub, "
-             "XDG_CACHE_HOME/huggingface/hub and ~/.cache/huggingface/hub.\n\nThe answer alone goes to stdout; notes, "
-             "statistics and errors go to stderr.\n");
+    add_roff(t, ", which is looked for at HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE, HF_HOME/hub, "
+                "XDG_CACHE_HOME/huggingface/hub and ~/.cache/huggingface/hub. Without MODEL the small demo model "
+                "answers, which is installed beside the program.\n\nThe answer alone goes to stdout; notes, "
+                "statistics and errors go to stderr.\n");
     man_commands(t);
     bt_text_puts(t, ".SH OPTIONS\n");
     for (bt_option id = 0; id < BT_N_OPTIONS; id++) man_option(t, &bt_option_specs[id]);

@@ -92,7 +92,7 @@ const bt_command_spec bt_commands[BT_N_COMMANDS] = {
     [BT_COMMAND_RUN] =
         {
             .name = "run",
-            .arguments = "MODEL",
+            .arguments = "[MODEL]",
             .n_arguments_max = 1,
             .takes_model = true,
             .summary = "continue one prompt, streaming the text to stdout",
@@ -116,7 +116,7 @@ const bt_command_spec bt_commands[BT_N_COMMANDS] = {
     [BT_COMMAND_CHAT] =
         {
             .name = "chat",
-            .arguments = "MODEL",
+            .arguments = "[MODEL]",
             .n_arguments_max = 1,
             .takes_model = true,
             .summary = "hold a conversation in the terminal",
@@ -134,7 +134,7 @@ const bt_command_spec bt_commands[BT_N_COMMANDS] = {
     [BT_COMMAND_LOGITS] =
         {
             .name = "logits",
-            .arguments = "MODEL",
+            .arguments = "[MODEL]",
             .n_arguments_max = 1,
             .takes_model = true,
             .summary = "compute the logits of given token ids, into a safetensors file",
@@ -160,7 +160,7 @@ const bt_command_spec bt_commands[BT_N_COMMANDS] = {
     [BT_COMMAND_TOKENIZE] =
         {
             .name = "tokenize",
-            .arguments = "MODEL [TEXT]",
+            .arguments = "[MODEL [TEXT]]",
             .n_arguments_max = 2,
             .takes_model = true,
             .summary = "turn text into token ids",
@@ -172,7 +172,7 @@ const bt_command_spec bt_commands[BT_N_COMMANDS] = {
     [BT_COMMAND_DETOKENIZE] =
         {
             .name = "detokenize",
-            .arguments = "MODEL [IDS]",
+            .arguments = "[MODEL [IDS]]",
             .n_arguments_max = 2,
             .takes_model = true,
             .summary = "turn token ids into text",
@@ -198,7 +198,7 @@ const bt_command_spec bt_commands[BT_N_COMMANDS] = {
     [BT_COMMAND_INFO] =
         {
             .name = "info",
-            .arguments = "MODEL",
+            .arguments = "[MODEL]",
             .n_arguments_max = 1,
             .takes_model = true,
             .summary = "show configuration, tensors, sizes and the memory plan of a model",
@@ -217,7 +217,7 @@ const bt_command_spec bt_commands[BT_N_COMMANDS] = {
     [BT_COMMAND_BENCH] =
         {
             .name = "bench",
-            .arguments = "MODEL",
+            .arguments = "[MODEL]",
             .n_arguments_max = 1,
             .takes_model = true,
             .summary = "measure speed and memory, beside what this machine can do",

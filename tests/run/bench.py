@@ -80,7 +80,6 @@ check("no result, no picture", p.returncode != 0 and "no result of bench" in p.s
 
 # ---- refusals -------------------------------------------------------------------------------------------------------
 
-refused("no model", 2, "MODEL is missing", "bench")
 refused("nothing to measure", 2, "leave nothing to measure", "bench", MOVA, "-p", "0", "-n", "0")
 refused("no depth", 2, "--n-depth", "bench", MOVA, "-d", "")
 refused("a depth that is no number", 2, "--n-depth", "bench", MOVA, "-d", "0,x")

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
-from cli import MODELS, PROGRAM, check, environment, finish, folder, not_run, refused, run  # noqa: E402
+from cli import MODELS, PROGRAM, check, environment, finish, folder, lone_program, not_run, refused, run  # noqa: E402
 
 COMMANDS = ["run", "logits", "verify", "tokenize", "detokenize", "info", "devices", "bench", "synth", "help", "version"]
 DENSE = os.path.join(MODELS, "k2-dense")
@@ -102,10 +102,10 @@ for device in ("cuda", "cuda:1", "vulkan", "webgpu", "wgpu", "metal:0"):
     refused(f"device {device}", 2, "which has: cpu", "info", DENSE, "--device", device)
 for dtype in ("bf16", "f16"):
     refused(f"dtype {dtype}", 2, "which has: f32", "verify", DENSE, "x", "--dtype", dtype)
-for command in ("run", "logits", "verify", "tokenize", "detokenize", "info"):
-    options = {"logits": ("--ids", "1", "--output", "x"), "verify": ("--json",)}.get(command, ())
-    if command != "verify":
-        refused(f"{command} without MODEL", 2, "MODEL is missing", command, *options)
+for command in ("run", "chat", "logits", "tokenize", "detokenize", "info", "bench"):
+    options = {"logits": ("--ids", "1", "--output", "x")}.get(command, ())
+    with lone_program():
+        refused(f"{command} without MODEL", 2, "MODEL is missing, and the demo model", command, *options)
 if b"--ablate" in run("help", "run").out:  # the test build
     check("a planted fault", run("verify", DENSE, os.path.join(DENSE, "expected.safetensors"), "--ablate", "rope=off").code == 1)
     refused("an unknown fault", 2, "ablate", "verify", DENSE, os.path.join(DENSE, "expected.safetensors"), "--ablate", "nonsense=1")

@@ -3,6 +3,7 @@
 The program is $BALTORO, by default build/test/baltoro. A test is one call of `check`; the last line of a script is
 `N passed, N failed, N skipped`.
 """
+import contextlib
 import json
 import os
 import shutil
@@ -82,6 +83,17 @@ def start(*words, **more):
         more.setdefault(stream, subprocess.PIPE)
     more.setdefault("env", environment())
     return subprocess.Popen([PROGRAM, *words], preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL), **more)
+
+
+@contextlib.contextmanager
+def lone_program():
+    """Within it the program is a copy that finds no demo model beside it."""
+    global PROGRAM
+    kept, PROGRAM = PROGRAM, shutil.copy(PROGRAM, folder())
+    try:
+        yield
+    finally:
+        PROGRAM = kept
 
 
 def refused(name, code, part, *words, **more):
