@@ -62,18 +62,23 @@ int bt_app_fail_with(bt_app *a, int code, const char *format, ...)
     return bt_app_fail(a, code);
 }
 
-void bt_app_note(bt_app *a, const char *format, ...)
+void bt_app_say(bt_app *a, const char *format, va_list args)
 {
-    if (a->is_quiet) return;
     char text[BT_ERROR_BYTES_MAX];
     bt_error line; /* bt_fail makes the text safe for a terminal */
-    va_list args;
-    va_start(args, format);
     (void)vsnprintf(text, sizeof text, format, args);
-    va_end(args);
     (void)bt_fail(&line, BT_ERR_USAGE, "%s", text);
     erase_status(a);
     (void)fprintf(stderr, "%s\n", line.message);
+}
+
+void bt_app_note(bt_app *a, const char *format, ...)
+{
+    if (a->is_quiet) return;
+    va_list args;
+    va_start(args, format);
+    bt_app_say(a, format, args);
+    va_end(args);
 }
 
 void bt_app_status(bt_app *a, const char *format, ...)

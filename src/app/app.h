@@ -5,6 +5,8 @@
 #ifndef APP_APP_H
 #define APP_APP_H
 
+#include <stdarg.h>
+
 #include "app/options.h"
 #include "app/stream.h"
 
@@ -56,6 +58,7 @@ bt_engine_options bt_app_engine_options(const bt_app *a, size_t context);
 int bt_app_fail(bt_app *a, int code); /* says a->error */
 int bt_app_fail_with(bt_app *a, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void bt_app_note(bt_app *a, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void bt_app_say(bt_app *a, const char *format, va_list args) __attribute__((format(printf, 2, 0))); /* also if quiet */
 /* A line that the next one overwrites; only where stderr is a terminal. "" erases it. */
 void bt_app_status(bt_app *a, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

@@ -24,16 +24,12 @@
 
 void bt_chat_say(bt_chat_app *c, const char *format, ...)
 {
-    char text[BT_ERROR_BYTES_MAX];
-    bt_error line; /* bt_fail makes the text safe for a terminal */
     va_list args;
-    va_start(args, format);
-    (void)vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    (void)bt_fail(&line, BT_ERR_USAGE, "%s", text);
     bt_app_status(&c->app, "%s", "");
     (void)bt_sink_flush(&c->app.out);
-    (void)fprintf(stderr, "%s\n", line.message);
+    va_start(args, format);
+    bt_app_say(&c->app, format, args);
+    va_end(args);
 }
 
 /* ---- answers ----------------------------------------------------------------------------------------------------- */

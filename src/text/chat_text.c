@@ -18,6 +18,13 @@ bool bt_chars_equal(bt_chars a, bt_chars b)
     return a.size == b.size && (a.size == 0 || memcmp(a.text, b.text, a.size) == 0);
 }
 
+int bt_chars_compare(bt_chars a, bt_chars b)
+{
+    const size_t n = a.size < b.size ? a.size : b.size;
+    int order = n == 0 ? 0 : memcmp(a.text, b.text, n);
+    return order != 0 ? order : a.size < b.size ? -1 : a.size > b.size;
+}
+
 bool bt_chars_are(bt_chars a, const char *s)
 {
     return a.text != NULL && bt_chars_equal(a, (bt_chars){s, strlen(s)});

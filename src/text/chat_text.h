@@ -16,6 +16,7 @@ typedef struct bt_chars {
 
 bool bt_chars_equal(bt_chars a, bt_chars b);
 bool bt_chars_are(bt_chars a, const char *s);
+int bt_chars_compare(bt_chars a, bt_chars b);     /* by bytes, as strcmp would: UTF-8 by code points */
 bt_chars bt_chars_of(const bt_json_node *string); /* of a JSON string or number */
 
 /* Zero it, write, then bt_origin_text_take or bt_origin_text_free. A failed allocation is remembered, as in bt_text. */

@@ -430,33 +430,16 @@ static void on_tag(bt_reply *r, const k3_tag *t)
 
 /* ---- text and marks ---------------------------------------------------------------------------------------------- */
 
-static size_t skip_space(const bt_reply *r, size_t at, size_t end)
-{
-    while (at < end && bt_value_is_space(r->output.data[at])) at++;
-    return at;
-}
-
 static void leave_start(bt_reply *r)
 {
     if (r->state == BT_REPLY_STARTS) r->state = r->starts_reasoning ? BT_REPLY_REASONS : BT_REPLY_ANSWERS;
-}
-
-/* White space outside of sections is nobody's; from the first other character on it is text that has gone astray. */
-static void on_stray_text(bt_reply *r, size_t at, size_t end)
-{
-    if (!r->is_junk) {
-        size_t junk = skip_space(r, at, end);
-        bt_reply_tell_raw(r, junk);
-        r->is_junk = junk < end;
-    }
-    if (r->is_junk) bt_reply_tell_content(r, end);
 }
 
 static void on_text(bt_reply *r, size_t at, size_t end)
 {
     switch (r->state) {
     case BT_REPLY_STARTS:
-        if (skip_space(r, at, end) == end) return; /* so far: an echo of the opening tag may follow */
+        if (bt_reply_skip_space(r, at, end) == end) return; /* so far: an echo of the opening tag may follow */
         leave_start(r);
         bt_reply_tell_start(r, end);
         break;
@@ -468,7 +451,7 @@ static void on_text(bt_reply *r, size_t at, size_t end)
         break;
     case BT_REPLY_OUTSIDE:
     case BT_REPLY_BETWEEN:
-        on_stray_text(r, at, end);
+        bt_reply_stray_text(r, at, end);
         break;
     case BT_REPLY_ENDED:
         bt_reply_tell_raw(r, end);

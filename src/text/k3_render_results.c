@@ -15,17 +15,10 @@ typedef struct call_id {
     size_t call_i;
 } call_id;
 
-static int compare_texts(bt_chars a, bt_chars b)
-{
-    const size_t n = a.size < b.size ? a.size : b.size;
-    int order = n == 0 ? 0 : memcmp(a.text, b.text, n);
-    return order != 0 ? order : a.size < b.size ? -1 : a.size > b.size;
-}
-
 static int compare_ids(const void *a, const void *b)
 {
     const call_id *x = a, *y = b;
-    int order = compare_texts(x->id, y->id);
+    int order = bt_chars_compare(x->id, y->id);
     return order != 0 ? order : x->call_i < y->call_i ? -1 : x->call_i > y->call_i;
 }
 
@@ -56,7 +49,7 @@ static size_t find_call(const call_id *ids, size_t n, bt_chars id)
     size_t low = 0, high = n;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (compare_texts(ids[middle].id, id) < 0) {
+        if (bt_chars_compare(ids[middle].id, id) < 0) {
             low = middle + 1;
         } else {
             high = middle;

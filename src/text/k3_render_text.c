@@ -115,9 +115,7 @@ void bt_k3_text_free(bt_k3_text *t)
 static int compare_keys(const void *a, const void *b)
 {
     const bt_json_node *x = *(const bt_json_node *const *)a, *y = *(const bt_json_node *const *)b;
-    const size_t n = x->key_size < y->key_size ? x->key_size : y->key_size;
-    int order = n == 0 ? 0 : memcmp(x->key, y->key, n); /* UTF-8 sorts as its code points do */
-    return order != 0 ? order : x->key_size < y->key_size ? -1 : x->key_size > y->key_size;
+    return bt_chars_compare((bt_chars){x->key, x->key_size}, (bt_chars){y->key, y->key_size});
 }
 
 /* json.dumps(node, sort_keys=True, separators=(",", ":"), ensure_ascii=False). */

@@ -30,17 +30,10 @@ typedef struct renderer {
 
 /* ---- calls ------------------------------------------------------------------------------------------------------- */
 
-static int compare_texts(bt_chars a, bt_chars b)
-{
-    const size_t n = a.size < b.size ? a.size : b.size;
-    int order = n == 0 ? 0 : memcmp(a.text, b.text, n);
-    return order != 0 ? order : a.size < b.size ? -1 : a.size > b.size;
-}
-
 static int compare_ids(const void *a, const void *b)
 {
     const known_id *x = a, *y = b;
-    int order = compare_texts(x->id, y->id);
+    int order = bt_chars_compare(x->id, y->id);
     return order != 0 ? order : x->call_i < y->call_i ? -1 : x->call_i > y->call_i;
 }
 
@@ -79,7 +72,7 @@ static size_t find_call(const renderer *r, bt_chars id)
     size_t low = 0, high = r->n_ids; /* the first that is behind it */
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
-        int order = compare_texts(r->ids[middle].id, id);
+        int order = bt_chars_compare(r->ids[middle].id, id);
         if (order < 0 || (order == 0 && r->ids[middle].call_i < r->n_shown)) {
             low = middle + 1;
         } else {

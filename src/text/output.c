@@ -200,7 +200,7 @@ void bt_reply_break_call(bt_reply *r, size_t at)
 
 /* ---- text between tags ------------------------------------------------------------------------------------------- */
 
-static size_t skip_space(const bt_reply *r, size_t at, size_t end)
+size_t bt_reply_skip_space(const bt_reply *r, size_t at, size_t end)
 {
     while (at < end && bt_value_is_space(r->output.data[at])) at++;
     return at;
@@ -208,17 +208,15 @@ static size_t skip_space(const bt_reply *r, size_t at, size_t end)
 
 static void on_start(bt_reply *r, size_t at, size_t end)
 {
-    if (skip_space(r, at, end) < end) r->state = r->starts_reasoning ? BT_REPLY_REASONS : BT_REPLY_ANSWERS;
+    if (bt_reply_skip_space(r, at, end) < end) r->state = r->starts_reasoning ? BT_REPLY_REASONS : BT_REPLY_ANSWERS;
     if (r->state == BT_REPLY_STARTS) return; /* white space so far: an echo of the opening tag may follow */
     bt_reply_tell_start(r, end);
 }
 
-/* White space between calls is nobody's; from the first other character to the next tag it is text that has gone
- * astray. */
-static void on_between(bt_reply *r, size_t at, size_t end)
+void bt_reply_stray_text(bt_reply *r, size_t at, size_t end)
 {
     if (!r->is_junk) {
-        size_t junk = skip_space(r, at, end);
+        size_t junk = bt_reply_skip_space(r, at, end);
         bt_reply_tell_raw(r, junk);
         r->is_junk = junk < end;
     }
@@ -238,7 +236,7 @@ static void on_text(bt_reply *r, size_t at, size_t end)
         bt_reply_tell_content(r, end);
         break;
     case BT_REPLY_BETWEEN:
-        on_between(r, at, end);
+        bt_reply_stray_text(r, at, end);
         break;
     case BT_REPLY_HOLDS:
         break;

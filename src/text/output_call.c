@@ -20,12 +20,6 @@ static bt_chars part_of(const bt_reply *r, size_t at, size_t end)
     return (bt_chars){r->output.data + at, end - at};
 }
 
-static size_t skip_space(const bt_reply *r, size_t at, size_t end)
-{
-    while (at < end && bt_value_is_space(r->output.data[at])) at++;
-    return at;
-}
-
 /* What is wrong in itself at `at`. */
 static void lose(bt_reply *r, size_t at)
 {
@@ -301,7 +295,7 @@ static void json_text(bt_reply *r, size_t at, size_t end)
 
 static void begin_body(bt_reply *r, size_t at, size_t end)
 {
-    at = skip_space(r, at, end);
+    at = bt_reply_skip_space(r, at, end);
     if (at == end) return;
     if (r->output.data[at] == '{') {
         r->state = BT_REPLY_JSON;
@@ -334,7 +328,7 @@ void bt_reply_body_text(bt_reply *r, size_t at, size_t end)
     case BT_REPLY_TYPE_DONE:
     case BT_REPLY_VALUE_DONE:
     case BT_REPLY_JSON_DONE:
-        at = skip_space(r, at, end);
+        at = bt_reply_skip_space(r, at, end);
         if (at < end) bt_reply_break_call(r, at);
         return;
     default: /* a name, key or type: read when it is complete; SKIPS: never */
