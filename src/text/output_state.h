@@ -109,8 +109,8 @@ void bt_reply_tell_text(bt_reply *r, bt_reply_kind kind, size_t end);
  * byte that would complete it is dropped as well. */
 void bt_reply_tell_content(bt_reply *r, size_t end);
 void bt_reply_tell_start(bt_reply *r, size_t end); /* white space at the start, which turns out to be text */
-/* Text where none belongs, between calls or sections: white space is nobody's; from the first other character to the next
- * tag it is content that has gone astray. */
+/* Text where none belongs, between calls or sections: white space is nobody's; from the first other character to the
+ * next tag it is content that has gone astray. */
 void bt_reply_stray_text(bt_reply *r, size_t at, size_t end);
 size_t bt_reply_skip_space(const bt_reply *r, size_t at, size_t end); /* the first byte from `at` on that is none */
 void bt_reply_begin_call(bt_reply *r, bt_chars name);
