@@ -1,5 +1,5 @@
 /* Merging: the fast order is the slow order, and its steps grow as n log n. */
-#include "text_unit.h"
+#include "tokenizer_unit.h"
 
 #include "text/bpe.h"
 
@@ -92,8 +92,6 @@ static void test_same_as_definition(void **state)
 static uint64_t count_steps(size_t n)
 {
     bt_vocab v = {0};
-    bt_bpe bpe = {0};
-    bt_ids ids = {0};
     bt_error e;
     char key[1025];
     memset(key, 'a', sizeof key);
@@ -105,18 +103,7 @@ static uint64_t count_steps(size_t n)
     for (size_t size = 1; size < 1024; size *= 2) {
         assert_int_equal(bt_vocab_add_merge(&v, key, size, key, size, &e), BT_OK);
     }
-    assert_int_equal(bt_vocab_finish(&v, -1, &e), BT_OK);
-    char *text = malloc(n);
-    assert_non_null(text);
-    memset(text, 'a', n);
-    assert_int_equal(bt_bpe_encode(&v, &bpe, text, n, &ids, &e), BT_OK);
-    assert_int_equal(ids.n, n / 1024);
-    uint64_t steps = bpe.n_steps;
-    free(text);
-    bt_free(ids.data);
-    bt_bpe_free(&bpe);
-    bt_vocab_free(&v);
-    return steps;
+    return unit_merge_letters(&v, n, n / 1024);
 }
 
 static void test_growth(void **state)

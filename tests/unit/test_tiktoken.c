@@ -3,9 +3,8 @@
  * tiktoken_reference.py made both stored files), the safety cuts at their borders, what is refused, segments, growth.
  * Cases C02, C23, C25, C26, C27, C29, C30.
  */
-#include "text_unit.h"
+#include "tokenizer_unit.h"
 
-#include <pthread.h>
 #include <sys/stat.h>
 
 #include "base/arena.h"
@@ -72,10 +71,7 @@ static void expect_refused(const char *lines, size_t size, const char *config, b
 {
     bt_tokenizer *t;
     bt_error e;
-    bt_status st = open_parts(lines, size, config, &t, &e);
-    if (st == BT_OK) fail_msg("accepted, but should name \"%s\"", named);
-    if (strstr(e.message, named) == NULL) fail_msg("\"%s\" does not name \"%s\"", e.message, named);
-    if (st != status || e.status != status) fail_msg("status %d for \"%s\"", (int)st, e.message);
+    unit_expect_refusal(open_parts(lines, size, config, &t, &e), &e, status, named);
     assert_null(t);
 }
 
@@ -85,19 +81,6 @@ static int32_t *encode(const bt_tokenizer *t, const char *text, size_t size, uns
     bt_error e;
     if (bt_tokenizer_encode(t, text, size, flags, &ids, n, &e) != BT_OK) fail_msg("%s", e.message);
     return ids;
-}
-
-/* ids: "1 2 3" */
-static void expect(const bt_tokenizer *t, const char *text, unsigned flags, const char *expected)
-{
-    size_t n;
-    int32_t *ids = encode(t, text, strlen(text), flags, &n);
-    bt_text listed = {0};
-    bt_text_puts(&listed, "");
-    for (size_t i = 0; i < n; i++) bt_text_printf(&listed, i == 0 ? "%d" : " %d", (int)ids[i]);
-    if (strcmp(listed.data, expected) != 0) fail_msg("\"%s\" gives %s, expected %s", text, listed.data, expected);
-    bt_text_free(&listed);
-    bt_free(ids);
 }
 
 /* ---- stored cases ------------------------------------------------------------------------------------------------ */
@@ -266,9 +249,9 @@ static void test_whole_pieces(void **state)
     bt_text more = {0};
     add_line(&more, "qxj", 3, 256);
     bt_tokenizer *t = build(more.data, CONFIG(NAMED(257, "[BOS]")));
-    expect(t, "qxj", 0, "256");
-    expect(t, "qxjq", 0, "113 120 106 113");
-    expect(t, "[BOS]qxj[BOS]", BT_TEXT_SPECIAL, "257 256 257");
+    unit_expect_listed(t, "qxj", 0, "256");
+    unit_expect_listed(t, "qxjq", 0, "113 120 106 113");
+    unit_expect_listed(t, "[BOS]qxj[BOS]", BT_TEXT_SPECIAL, "257 256 257");
     bt_tokenizer_close(t);
     bt_text_free(&more);
 }
@@ -447,7 +430,7 @@ static void test_segments(void **state)
     size_t n = expect_segments(
         t, (const char *const[]){"!<|open|>", "call", " tool", "=\"", "f(x)", "\"", "!<|sep|>", "a", "b", NULL});
     assert_int_equal(n, 1 + 4 + 5 + 2 + 4 + 1 + 1 + 2); /* neither )" nor ab */
-    expect(t, "f(x)\"ab", 0, "102 40 120 256 257");
+    unit_expect_listed(t, "f(x)\"ab", 0, "102 40 120 256 257");
     /* A marker that a message says stays text, even where it is a segment's whole text or is cut up over two. */
     assert_int_equal(expect_segments(t, (const char *const[]){"!<|open|>", "<|open|>", NULL}), 9);
     assert_int_equal(expect_segments(t, (const char *const[]){"!<|op", "!en|>", "é", NULL}), 10);
@@ -491,8 +474,8 @@ static void test_special(void **state)
     assert_int_equal(bt_tokenizer_find(t, "<|im_end|>"), -1); /* a name without an id */
     for (int32_t id = -1; id <= 512; id++) assert_int_equal(bt_tokenizer_is_added(t, id), id >= 256 && id < 512);
     /* The flags about white space mean nothing to the vendor's encoder. */
-    expect(t, "a [BOS] b[BOS]c", BT_TEXT_SPECIAL, "97 32 256 32 98 256 99");
-    expect(t, "<|reserved_token_511|><tool>", BT_TEXT_SPECIAL, "511 300");
+    unit_expect_listed(t, "a [BOS] b[BOS]c", BT_TEXT_SPECIAL, "97 32 256 32 98 256 99");
+    unit_expect_listed(t, "<|reserved_token_511|><tool>", BT_TEXT_SPECIAL, "511 300");
     char *text;
     size_t size;
     bt_error e;
@@ -521,7 +504,7 @@ static void test_beyond_the_last_id(void **state)
     assert_non_null(strstr(logged, "others"));
     assert_int_equal(bt_tokenizer_n_vocab(t), 512);
     assert_int_equal(bt_tokenizer_find(t, "<|im_end|>"), -1);
-    expect(t, "x[PAD]", BT_TEXT_SPECIAL, "120 511");
+    unit_expect_listed(t, "x[PAD]", BT_TEXT_SPECIAL, "120 511");
     bt_tokenizer_close(t);
     bt_log_set(BT_LOG_NONE, NULL);
 }
@@ -672,7 +655,7 @@ static void test_harmless_lines(void **state)
         bt_text_printf(&lines, " %u%s", b, b == 0 ? "" : b % 2 == 0 ? "\r\n" : "\n\n");
     }
     if (open_parts(lines.data, lines.size, CONFIG(NAMED(257, "[BOS]")), &t, &e) != BT_OK) fail_msg("%s", e.message);
-    expect(t, "cab", 0, "99 256");
+    unit_expect_listed(t, "cab", 0, "99 256");
     bt_tokenizer_close(t);
     bt_text_free(&lines);
 }
@@ -724,26 +707,6 @@ static void test_folder(void **state)
 
 /* ---- growth (C23) ------------------------------------------------------------------------------------------------ */
 
-static uint64_t count_steps(const bt_tokenizer *t, const char *what, size_t bytes)
-{
-    size_t size = strlen(what), n_ids = 0;
-    char *text = malloc(bytes);
-    int32_t *ids = NULL;
-    bt_encode_steps steps;
-    bt_error e;
-    assert_non_null(text);
-    bytes -= bytes % size;
-    for (size_t at = 0; at < bytes; at += size) memcpy(text + at, what, size);
-    if (bt_tokenizer_encode_counted(t, text, bytes, BT_TEXT_SPECIAL, &ids, &n_ids, &steps, &e) != BT_OK) {
-        fail_msg("%s", e.message);
-    }
-    assert_true(steps.scanned >= bytes);
-    assert_true(steps.split >= bytes);
-    free(text);
-    bt_free(ids);
-    return steps.scanned + steps.split + steps.merged;
-}
-
 static void test_growth(void **state)
 {
     (void)state;
@@ -752,13 +715,8 @@ static void test_growth(void **state)
                                         " a", "<|ope",  "AbC9+/", "A", "Aa",    "a\n",     " \n", "世a",
                                         "'s", "\u01c5", "a'S",    "ʰ", "^\r\n", "\xc2\x85"};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
-        for (size_t n = 12500; n <= 400000; n *= 32) { /* below the cuts, and over many of them */
-            uint64_t half = count_steps(t, texts[i], n), whole = count_steps(t, texts[i], 2 * n);
-            if (whole * 10 > half * 23 || whole > (uint64_t)2 * n * 20 * 4) {
-                fail_msg("\"%s\": %llu steps, then %llu", texts[i], (unsigned long long)half,
-                         (unsigned long long)whole);
-            }
-        }
+        unit_expect_linear(t, texts[i], 12500, false);  /* below the cuts */
+        unit_expect_linear(t, texts[i], 400000, false); /* over many of them */
     }
     bt_tokenizer_close(t);
 }
@@ -767,8 +725,6 @@ static void test_growth(void **state)
 static uint64_t count_merges(size_t n)
 {
     bt_vocab v = {.by_rank = true};
-    bt_bpe bpe = {0};
-    bt_ids ids = {0};
     bt_error e;
     char key[64];
     memset(key, 'a', sizeof key);
@@ -777,18 +733,7 @@ static uint64_t count_merges(size_t n)
         v.keys[i].id = (int32_t)(sizeof key - 1 - i); /* the longer the better */
     }
     assert_int_equal(bt_vocab_index(&v, &e), BT_OK);
-    assert_int_equal(bt_vocab_finish(&v, -1, &e), BT_OK);
-    char *text = malloc(n);
-    assert_non_null(text);
-    memset(text, 'a', n);
-    assert_int_equal(bt_bpe_encode(&v, &bpe, text, n, &ids, &e), BT_OK);
-    assert_int_equal(ids.n, n / 64);
-    uint64_t steps = bpe.n_steps;
-    free(text);
-    bt_free(ids.data);
-    bt_bpe_free(&bpe);
-    bt_vocab_free(&v);
-    return steps;
+    return unit_merge_letters(&v, n, n / sizeof key);
 }
 
 static void test_merge_growth(void **state)
@@ -805,77 +750,51 @@ static void test_merge_growth(void **state)
 
 /* ---- threads and memory ------------------------------------------------------------------------------------------ */
 
-static void *encode_often(void *tokenizer)
-{
-    static const char text[] = "The glacier is a river of ice. <|open|>12345 e\u0301 字字";
-    int32_t *first = NULL, *ids = NULL;
-    size_t n_first = 0, n = 0;
-    bool same = bt_tokenizer_encode(tokenizer, text, sizeof text - 1, 1, &first, &n_first, NULL) == BT_OK;
-    for (int i = 0; i < 200 && same; i++) {
-        same = bt_tokenizer_encode(tokenizer, text, sizeof text - 1, 1, &ids, &n, NULL) == BT_OK && n == n_first &&
-               memcmp(ids, first, n * sizeof *ids) == 0;
-        bt_free(ids);
-    }
-    bt_free(first);
-    return same ? tokenizer : NULL;
-}
-
 static void test_shared_between_threads(void **state)
 {
     (void)state;
     bt_tokenizer *t = unit_tokenizer(OWN);
-    pthread_t threads[4];
-    for (size_t i = 0; i < 4; i++) assert_int_equal(pthread_create(&threads[i], NULL, encode_often, t), 0);
-    for (size_t i = 0; i < 4; i++) {
-        void *result = NULL;
-        assert_int_equal(pthread_join(threads[i], &result), 0);
-        assert_ptr_equal(result, t);
-    }
+    unit_expect_same_in_threads(t, "The glacier is a river of ice. <|open|>12345 e\u0301 字字");
     bt_tokenizer_close(t);
 }
 
 #ifdef BT_TEST_BUILD
-/* The n-th allocation fails, for every n: an error that says so, nothing lost, the next try fine. (A failure inside
- * PCRE2's JIT compiler only means that there is no JIT.) */
+typedef struct input {
+    bt_text lines, text;
+} input;
+
+/* The last eight letters of the text are "[BOS] ab". */
+static bt_status open_and_use(void *user, bt_error *e)
+{
+    const input *in = user;
+    bt_tokenizer *t = NULL;
+    int32_t *ids = NULL, *more = NULL;
+    size_t n_ids = 0, n_more = 0, before = in->text.size - 8;
+    bt_spans allowed = {.data = &(bt_span){.at = before, .size = 8}, .n = 1};
+    bt_text_segment segments[] = {{.size = before}, {.size = 5, .flags = BT_TEXT_SPECIAL}, {.size = 3}};
+    bt_status st = open_parts(in->lines.data, in->lines.size, CONFIG(NAMED(257, "[BOS]")), &t, e);
+    if (st == BT_OK) st = bt_tokenizer_encode_allowed(t, in->text.data, in->text.size, &allowed, &ids, &n_ids, e);
+    if (st == BT_OK) st = bt_tokenizer_encode_segments(t, in->text.data, segments, 3, &more, &n_more, e);
+    if (st == BT_OK) {
+        assert_int_equal(n_ids, n_more);
+        assert_memory_equal(ids, more, n_ids * sizeof *ids);
+    }
+    bt_free(more);
+    bt_free(ids);
+    bt_tokenizer_close(t);
+    return st;
+}
+
 static void test_memory_runs_out(void **state)
 {
     (void)state;
-    bt_text lines = byte_lines(), text = {0};
-    add_line(&lines, "ab", 2, 256);
-    for (size_t i = 0; i < 25001; i++) bt_text_puts(&text, "ab");
-    bt_text_puts(&text, "[BOS] ab");
-    size_t n_failed = 0, n_fine = 0, size = text.size;
-    for (long n = 0; n_fine < 20; n++) {
-        bt_tokenizer *t = NULL;
-        int32_t *ids = NULL, *more = NULL;
-        size_t n_ids = 0, n_more = 0;
-        bt_spans allowed = {.data = &(bt_span){.at = size - 8, .size = 8}, .n = 1};
-        bt_error e;
-        assert_true(n < 5000);
-        long n_live = bt_alloc_n_live();
-        bt_alloc_fail_after(n);
-        bt_status st = open_parts(lines.data, lines.size, CONFIG(NAMED(257, "[BOS]")), &t, &e);
-        if (st == BT_OK) st = bt_tokenizer_encode_allowed(t, text.data, size, &allowed, &ids, &n_ids, &e);
-        bt_text_segment segments[] = {{.size = size - 8}, {.size = 5, .flags = BT_TEXT_SPECIAL}, {.size = 3}};
-        if (st == BT_OK) st = bt_tokenizer_encode_segments(t, text.data, segments, 3, &more, &n_more, &e);
-        bt_alloc_fail_after(-1);
-        if (st == BT_OK) {
-            n_fine++;
-            assert_int_equal(n_ids, n_more);
-            assert_memory_equal(ids, more, n_ids * sizeof *ids);
-        } else {
-            n_failed++;
-            n_fine = 0;
-            if (st != BT_ERR_MEMORY || e.status != st) fail_msg("allocation %ld: %s", n, e.message);
-        }
-        bt_free(more);
-        bt_free(ids);
-        bt_tokenizer_close(t);
-        assert_int_equal(bt_alloc_n_live(), n_live);
-    }
-    assert_true(n_failed > 30);
-    bt_text_free(&lines);
-    bt_text_free(&text);
+    input in = {.lines = byte_lines()};
+    add_line(&in.lines, "ab", 2, 256);
+    for (size_t i = 0; i < 25001; i++) bt_text_puts(&in.text, "ab");
+    bt_text_puts(&in.text, "[BOS] ab");
+    unit_fail_allocations(open_and_use, &in);
+    bt_text_free(&in.lines);
+    bt_text_free(&in.text);
 }
 #endif
 

@@ -3,9 +3,7 @@
  * library (confirmed.json, the published fixtures), what it refuses, and how its work grows. Cases C02, C21-C25, C28,
  * C29.
  */
-#include "text_unit.h"
-
-#include <pthread.h>
+#include "tokenizer_unit.h"
 
 /* ---- tokenizers from parts --------------------------------------------------------------------------------------- */
 
@@ -53,10 +51,7 @@ static void expect_refused(parts p, bt_status status, const char *named)
     bt_text json = compose(&p);
     bt_tokenizer *t = NULL;
     bt_error e;
-    bt_status st = bt_tokenizer_open_text(json.data, json.size, NULL, 0, &t, &e);
-    if (st == BT_OK) fail_msg("accepted, but should name \"%s\"", named);
-    if (strstr(e.message, named) == NULL) fail_msg("\"%s\" does not name \"%s\"", e.message, named);
-    if (st != status || e.status != status) fail_msg("status %d for \"%s\"", (int)st, e.message);
+    unit_expect_refusal(bt_tokenizer_open_text(json.data, json.size, NULL, 0, &t, &e), &e, status, named);
     assert_null(t);
     bt_text_free(&json);
 }
@@ -64,16 +59,7 @@ static void expect_refused(parts p, bt_status status, const char *named)
 /* ids: "1 2 3" */
 static void expect(const bt_tokenizer *t, const char *text, const char *ids)
 {
-    int32_t *got = NULL;
-    size_t n = 0;
-    bt_error e;
-    bt_text listed = {0};
-    if (bt_tokenizer_encode(t, text, strlen(text), BT_TEXT_SPECIAL, &got, &n, &e) != BT_OK) fail_msg("%s", e.message);
-    bt_text_puts(&listed, "");
-    for (size_t i = 0; i < n; i++) bt_text_printf(&listed, i == 0 ? "%d" : " %d", (int)got[i]);
-    if (strcmp(listed.data, ids) != 0) fail_msg("\"%s\" gives %s, expected %s", text, listed.data, ids);
-    bt_text_free(&listed);
-    bt_free(got);
+    unit_expect_listed(t, text, BT_TEXT_SPECIAL, ids);
 }
 
 /* ---- stored cases ------------------------------------------------------------------------------------------------ */
@@ -560,42 +546,12 @@ static void test_no_normalising_unasked(void **state)
 
 /* ---- growth (C23) ------------------------------------------------------------------------------------------------ */
 
-static uint64_t count_steps(const bt_tokenizer *t, const char *what, size_t bytes)
-{
-    size_t size = strlen(what), n_ids = 0, back_size = 0;
-    char *text = malloc(bytes), *back = NULL;
-    int32_t *ids = NULL;
-    bt_encode_steps steps;
-    bt_error e;
-    assert_non_null(text);
-    bytes -= bytes % size;
-    for (size_t at = 0; at < bytes; at += size) memcpy(text + at, what, size);
-    if (bt_tokenizer_encode_counted(t, text, bytes, BT_TEXT_SPECIAL, &ids, &n_ids, &steps, &e) != BT_OK) {
-        fail_msg("%s", e.message);
-    }
-    assert_true(steps.scanned >= bytes);
-    assert_true(steps.split >= bytes);
-    assert_true(steps.merged >= n_ids);
-    assert_int_equal(bt_tokenizer_decode(t, ids, n_ids, BT_TEXT_SPECIAL, &back, &back_size, &e), BT_OK);
-    assert_int_equal(back_size, bytes);
-    assert_memory_equal(back, text, bytes);
-    free(text);
-    bt_free(back);
-    bt_free(ids);
-    return steps.scanned + steps.split + steps.merged;
-}
-
 static void test_growth(void **state)
 {
     (void)state;
     bt_tokenizer *t = unit_tokenizer(TINY);
     static const char *const texts[] = {"a", " ", "1", "^", "\n", "字", "e", "\u0323", " a", "<ifm|", "AbC9+/"};
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
-        uint64_t half = count_steps(t, texts[i], 500000), whole = count_steps(t, texts[i], 1000000);
-        if (whole * 10 > half * 23 || whole > (uint64_t)1000000 * 20 * 4) {
-            fail_msg("\"%s\": %llu steps, then %llu", texts[i], (unsigned long long)half, (unsigned long long)whole);
-        }
-    }
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) unit_expect_linear(t, texts[i], 500000, true);
     bt_tokenizer_close(t);
 }
 
@@ -622,38 +578,33 @@ static void test_many_marks(void **state)
 
 /* ---- threads and memory ------------------------------------------------------------------------------------------ */
 
-static void *encode_often(void *tokenizer)
-{
-    static const char text[] = "The glacier is a river of ice. <ifm|think>12345 e\u0301";
-    int32_t *first = NULL, *ids = NULL;
-    size_t n_first = 0, n = 0;
-    bool same = bt_tokenizer_encode(tokenizer, text, sizeof text - 1, 1, &first, &n_first, NULL) == BT_OK;
-    for (int i = 0; i < 200 && same; i++) {
-        same = bt_tokenizer_encode(tokenizer, text, sizeof text - 1, 1, &ids, &n, NULL) == BT_OK && n == n_first &&
-               memcmp(ids, first, n * sizeof *ids) == 0;
-        bt_free(ids);
-    }
-    bt_free(first);
-    return same ? tokenizer : NULL;
-}
-
 static void test_shared_between_threads(void **state)
 {
     (void)state;
     bt_tokenizer *t = unit_tokenizer(TINY);
-    pthread_t threads[4];
-    for (size_t i = 0; i < 4; i++) assert_int_equal(pthread_create(&threads[i], NULL, encode_often, t), 0);
-    for (size_t i = 0; i < 4; i++) {
-        void *result = NULL;
-        assert_int_equal(pthread_join(threads[i], &result), 0);
-        assert_ptr_equal(result, t);
-    }
+    unit_expect_same_in_threads(t, "The glacier is a river of ice. <ifm|think>12345 e\u0301");
     bt_tokenizer_close(t);
 }
 
 #ifdef BT_TEST_BUILD
-/* The n-th allocation fails, for every n: an error that says so, nothing leaked, the next try fine. (A failure inside
- * PCRE2's JIT compiler only means that there is no JIT.) */
+static bt_status open_and_use(void *user, bt_error *e)
+{
+    static const char config[] = "{\"add_bos_token\":true,\"bos_token\":\"<a>\"}", text[] = "abc ab <a> e\u0301\u0323";
+    const bt_text *json = user;
+    bt_tokenizer *t = NULL;
+    int32_t *ids = NULL;
+    char *back = NULL;
+    size_t n_ids = 0, size = 0;
+    bt_status st = bt_tokenizer_open_text(json->data, json->size, config, sizeof config - 1, &t, e);
+    if (st == BT_OK) st = bt_tokenizer_encode(t, text, sizeof text - 1, BT_TEXT_SPECIAL, &ids, &n_ids, e);
+    if (st == BT_OK) st = bt_tokenizer_decode(t, ids, n_ids, BT_TEXT_SPECIAL, &back, &size, e);
+    if (st == BT_OK) assert_int_equal(n_ids, 9); /* abc, space, ab, <a>, five bytes */
+    bt_free(back);
+    bt_free(ids);
+    bt_tokenizer_close(t);
+    return st;
+}
+
 static void test_memory_runs_out(void **state)
 {
     (void)state;
@@ -662,33 +613,7 @@ static void test_memory_runs_out(void **state)
                                     .pre_tokenizer = SPLIT("{\"Regex\":\"(?:ab|\\\\p{L})+|\\\\s\"}", "Isolated"),
                                     .vocab = ",\"ab\":256,\"abc\":257",
                                     .merges = "[\"a b\",\"ab c\"]"});
-    static const char config[] = "{\"add_bos_token\":true,\"bos_token\":\"<a>\"}", text[] = "abc ab <a> e\u0301\u0323";
-    size_t n_failed = 0, n_fine = 0;
-    for (long n = 0; n_fine < 20; n++) {
-        bt_tokenizer *t = NULL;
-        int32_t *ids = NULL;
-        char *back = NULL;
-        size_t n_ids = 0, size = 0;
-        bt_error e;
-        assert_true(n < 5000);
-        bt_alloc_fail_after(n);
-        bt_status st = bt_tokenizer_open_text(json.data, json.size, config, sizeof config - 1, &t, &e);
-        if (st == BT_OK) st = bt_tokenizer_encode(t, text, sizeof text - 1, BT_TEXT_SPECIAL, &ids, &n_ids, &e);
-        if (st == BT_OK) st = bt_tokenizer_decode(t, ids, n_ids, BT_TEXT_SPECIAL, &back, &size, &e);
-        bt_alloc_fail_after(-1);
-        if (st == BT_OK) {
-            n_fine++;
-            assert_int_equal(n_ids, 9); /* abc, space, ab, <a>, five bytes */
-        } else {
-            n_failed++;
-            n_fine = 0;
-            if (st != BT_ERR_MEMORY || e.status != st) fail_msg("allocation %ld: %s", n, e.message);
-        }
-        bt_free(back);
-        bt_free(ids);
-        bt_tokenizer_close(t);
-    }
-    assert_true(n_failed > 30);
+    unit_fail_allocations(open_and_use, &json);
     bt_text_free(&json);
 }
 #endif
