@@ -1,9 +1,13 @@
-/* What the tests of replies share: feeding an output in pieces while checking what must hold for every output. */
+/*
+ * What the tests of replies share: feeding an output in pieces while checking what must hold for every output; shapes
+ * of outputs and what becomes of them; what is told after each piece; random cuts; growth.
+ */
 #ifndef TESTS_REPLY_UNIT_H
 #define TESTS_REPLY_UNIT_H
 
 #include "chat_unit.h"
 
+#include "base/rng.h"
 #include "text/output.h"
 
 typedef struct unit_reply { /* what came of one output */
@@ -129,6 +133,112 @@ static inline bool unit_holds_tag_of(const char *family, const char *text, size_
 static inline bool unit_holds_tag(const char *text, size_t size)
 {
     return unit_holds_tag_of("k2_horizon", text, size);
+}
+
+/* ---- shapes ------------------------------------------------------------------------------------------------------ */
+
+/* An output, whether it was cut off, and what becomes of it. */
+typedef struct unit_shape {
+    const char *output;
+    bool is_cut;
+    const char *reasoning, *content, *calls, *finish;
+    size_t n_incomplete;
+} unit_shape;
+
+static inline void unit_expect_shape(const unit_reply *u, const unit_shape *s)
+{
+    if (strcmp(u->reasoning.data, s->reasoning) == 0 && strcmp(u->content.data, s->content) == 0 &&
+        strcmp(u->calls.data, s->calls) == 0 && strcmp(u->finish, s->finish) == 0 && u->n_incomplete == s->n_incomplete)
+        return;
+    fail_msg("\"%s\" became reasoning \"%s\", content \"%s\", calls \"%s\", %zu incomplete, finish %s", s->output,
+             u->reasoning.data, u->content.data, u->calls.data, u->n_incomplete, u->finish);
+}
+
+/* What is told after each piece: nothing waits that could be told. */
+static inline void unit_expect_told(const char *family, const bt_reply_options *o, const char *const *pieces,
+                                    const char *const *told, size_t n)
+{
+    bt_reply *r = NULL;
+    bt_error e;
+    const bt_reply_event *events;
+    size_t n_events;
+    assert_int_equal(bt_reply_open_with(bt_grammar_of(family), o, &r, &e), BT_OK);
+    for (size_t i = 0; i < n; i++) {
+        bt_text t = {0};
+        bt_text_puts(&t, "");
+        assert_int_equal(bt_reply_push(r, pieces[i], strlen(pieces[i]), &events, &n_events, &e), BT_OK);
+        for (size_t k = 0; k < n_events; k++) {
+            if (events[k].kind != BT_REPLY_RAW) bt_text_add(&t, events[k].text, events[k].size);
+        }
+        assert_string_equal(t.data, told[i]);
+        bt_text_free(&t);
+    }
+    assert_int_equal(bt_reply_finish(r, false, &events, &n_events, &e), BT_OK);
+    bt_reply_close(r);
+}
+
+/* Tags begin with the only '<' in them, are short, and none is the start of another. */
+static inline void unit_check_tags(const bt_grammar *g)
+{
+    for (size_t i = 0; i < g->n_tags; i++) {
+        const char *tag = g->tags[i].text;
+        assert_int_equal(tag[0], '<');
+        assert_true(strlen(tag) < 64);
+        assert_null(strchr(tag + 1, '<'));
+        for (size_t k = 0; k < g->n_tags; k++) {
+            if (k != i) assert_int_not_equal(strncmp(tag, g->tags[k].text, strlen(tag)), 0);
+        }
+    }
+}
+
+/* ---- chance and growth ------------------------------------------------------------------------------------------- */
+
+typedef struct unit_draws { /* numbers from a seed, drawn one by one */
+    uint64_t seed, n;
+} unit_draws;
+
+static inline size_t unit_below(unit_draws *d, size_t n)
+{
+    return n == 0 ? 0 : (size_t)(bt_rng_u64(d->seed, d->n++) % n);
+}
+
+/* The same whole and in pieces cut anywhere, and no tag is left in its content. */
+static inline unit_reply unit_read_reply_anyhow(const char *family, const bt_reply_options *o, const bt_text *output,
+                                                unit_draws *d)
+{
+    bool is_cut = unit_below(d, 2) == 0;
+    size_t cuts[4] = {0}, n_cuts = 0;
+    for (size_t at = unit_below(d, output->size + 1); n_cuts < 4 && at < output->size;
+         at += 1 + unit_below(d, output->size)) {
+        cuts[n_cuts++] = at;
+    }
+    unit_reply whole = unit_read_reply_of(family, o, output->data, output->size, NULL, 0, is_cut);
+    unit_reply u = unit_read_reply_of(family, o, output->data, output->size, cuts, n_cuts, is_cut);
+    unit_expect_same(&u, &whole);
+    if (unit_holds_tag_of(family, u.content.data, u.content.size))
+        fail_msg("a tag in \"%s\" of \"%s\"", u.content.data, output->data);
+    unit_reply_free(&whole);
+    return u;
+}
+
+/* Steps a byte, of reading `head` and then `part` again and again up to `size` bytes, byte by byte. */
+static inline double unit_steps_per_byte(const char *family, const bt_reply_options *o, const char *head,
+                                         const char *part, size_t size)
+{
+    bt_text t = {0};
+    bt_reply *r = NULL;
+    bt_error e;
+    const bt_reply_event *events;
+    size_t n;
+    bt_text_puts(&t, head);
+    while (t.size < size) bt_text_puts(&t, part);
+    assert_int_equal(bt_reply_open_with(bt_grammar_of(family), o, &r, &e), BT_OK);
+    for (size_t i = 0; i < t.size; i++) assert_int_equal(bt_reply_push(r, t.data + i, 1, &events, &n, &e), BT_OK);
+    assert_int_equal(bt_reply_finish(r, false, &events, &n, &e), BT_OK);
+    double steps = (double)bt_reply_n_steps(r) / (double)t.size;
+    bt_reply_close(r);
+    bt_text_free(&t);
+    return steps;
 }
 
 #endif

@@ -5,7 +5,6 @@
 #include "reply_unit.h"
 
 #include "base/arena.h"
-#include "base/rng.h"
 
 #define K3     "kimi_k3"
 #define LINEAR "kimi_linear"
@@ -13,13 +12,6 @@
 static const char tools[] =
     "[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": {\"type\": \"object\", \"properties\": "
     "{\"s\": {\"type\": \"string\"}, \"i\": {\"type\": \"integer\"}, \"m\": {\"type\": [\"integer\", \"string\"]}}}}}]";
-
-typedef struct shape {
-    const char *output;
-    bool is_cut;
-    const char *reasoning, *content, *calls, *finish;
-    size_t n_incomplete;
-} shape;
 
 static bt_reply_options options_of(bool is_reasoning)
 {
@@ -35,16 +27,12 @@ static bool is_prefix(const bt_text *a, const bt_text *b)
 
 /* As given; in two pieces cut at every byte, and byte by byte; truncated at every byte it holds no tag and says nothing
  * that the whole does not. */
-static void expect_shape(const char *family, const shape *s, const bt_reply_options *o)
+static void expect_shape(const char *family, const unit_shape *s, const bt_reply_options *o)
 {
     size_t size = strlen(s->output), all[4096];
     assert_true(size < 4096);
     unit_reply u = unit_read_reply_of(family, o, s->output, size, NULL, 0, s->is_cut);
-    if (strcmp(u.reasoning.data, s->reasoning) != 0 || strcmp(u.content.data, s->content) != 0 ||
-        strcmp(u.calls.data, s->calls) != 0 || strcmp(u.finish, s->finish) != 0 || u.n_incomplete != s->n_incomplete) {
-        fail_msg("\"%s\" became reasoning \"%s\", content \"%s\", calls \"%s\", %zu incomplete, finish %s", s->output,
-                 u.reasoning.data, u.content.data, u.calls.data, u.n_incomplete, u.finish);
-    }
+    unit_expect_shape(&u, s);
     for (size_t cut = 0; cut < size; cut++) {
         unit_reply v = unit_read_reply_of(family, o, s->output, size, &cut, 1, s->is_cut);
         unit_expect_same(&v, &u);
@@ -66,7 +54,7 @@ static void expect_shape(const char *family, const shape *s, const bt_reply_opti
     unit_reply_free(&u);
 }
 
-static void expect_shapes(const char *family, bool is_reasoning, bool calls_off, const shape *shapes, size_t n)
+static void expect_shapes(const char *family, bool is_reasoning, bool calls_off, const unit_shape *shapes, size_t n)
 {
     bt_reply_options o = options_of(is_reasoning);
     o.calls_off = calls_off;
@@ -75,7 +63,7 @@ static void expect_shapes(const char *family, bool is_reasoning, bool calls_off,
 
 #define EXPECT(family, is_reasoning, ...)                                                                              \
     do {                                                                                                               \
-        static const shape shapes[] = {__VA_ARGS__};                                                                   \
+        static const unit_shape shapes[] = {__VA_ARGS__};                                                              \
         expect_shapes(family, is_reasoning, false, shapes, sizeof shapes / sizeof shapes[0]);                          \
     } while (0)
 
@@ -306,11 +294,11 @@ static void broken_calls(void **state)
 static void without_calls(void **state)
 {
     (void)state;
-    static const shape off[] = {
+    static const unit_shape off[] = {
         {"why" TOOLS(CALL("f", ARG("s", "string", "v"))) DONE, false, "why", "v", "", "stop", 0},
         {"why" C("think") SAY("so") TOOLS(CALL("f", "")) DONE, false, "why", "so", "", "stop", 0},
     };
-    static const shape untold = {
+    static const unit_shape untold = {
         "why" TOOLS(CALL("f", ARG("s", "number", "1"))) DONE, false, "why", "", "f {\"s\": 1}\n", "tool_calls", 0};
     const bt_reply_options o = {.is_reasoning = true};
     expect_shapes(K3, true, true, off, 2);
@@ -357,30 +345,6 @@ static void linear(void **state)
 
 /* ---- streaming --------------------------------------------------------------------------------------------------- */
 
-/* What is told after each piece: nothing waits that could be told. */
-static void expect_told(const char *family, bool is_reasoning, const char *const *pieces, const char *const *told,
-                        size_t n)
-{
-    const bt_reply_options o = options_of(is_reasoning);
-    bt_reply *r = NULL;
-    bt_error e;
-    const bt_reply_event *events;
-    size_t n_events;
-    assert_int_equal(bt_reply_open_with(bt_grammar_of(family), &o, &r, &e), BT_OK);
-    for (size_t i = 0; i < n; i++) {
-        bt_text t = {0};
-        bt_text_puts(&t, "");
-        assert_int_equal(bt_reply_push(r, pieces[i], strlen(pieces[i]), &events, &n_events, &e), BT_OK);
-        for (size_t k = 0; k < n_events; k++) {
-            if (events[k].kind != BT_REPLY_RAW) bt_text_add(&t, events[k].text, events[k].size);
-        }
-        assert_string_equal(t.data, told[i]);
-        bt_text_free(&t);
-    }
-    assert_int_equal(bt_reply_finish(r, false, &events, &n_events, &e), BT_OK);
-    bt_reply_close(r);
-}
-
 static void told_at_once(void **state)
 {
     (void)state;
@@ -405,8 +369,9 @@ static void told_at_once(void **state)
     static const char *const kimi[] = {"so<|tool_calls_section_begin|><|tool_call_begin|>functions.f",
                                        ":0<|tool_call_argument_begin|>", " {\"s\": \"a", "b\"", "}<|tool_call_end|>"};
     static const char *const of_kimi[] = {"so", "f", "{\"s\": \"a", "b\"", "}"};
-    expect_told(K3, true, k3, of_k3, sizeof k3 / sizeof k3[0]);
-    expect_told(LINEAR, false, kimi, of_kimi, sizeof kimi / sizeof kimi[0]);
+    const bt_reply_options reasoning = options_of(true), plain = options_of(false);
+    unit_expect_told(K3, &reasoning, k3, of_k3, sizeof k3 / sizeof k3[0]);
+    unit_expect_told(LINEAR, &plain, kimi, of_kimi, sizeof kimi / sizeof kimi[0]);
 }
 
 /* ---- splices ----------------------------------------------------------------------------------------------------- */
@@ -466,22 +431,17 @@ typedef struct source {
     size_t n_samples, n_parts;
 } source;
 
-static size_t below(uint64_t *g, size_t n)
-{
-    return n == 0 ? 0 : (size_t)(bt_rng_u64(31, (*g)++) % n);
-}
-
 /* Up to eight pieces of samples and tags, cut anywhere. */
-static void make_splice(const source *s, uint64_t *g, bt_text *t)
+static void make_splice(const source *s, unit_draws *g, bt_text *t)
 {
-    size_t n = 1 + below(g, 8);
+    size_t n = 1 + unit_below(g, 8);
     t->size = 0;
     bt_text_add(t, "", 0);
     for (size_t i = 0; i < n; i++) {
-        bool is_part = below(g, 2) == 0;
-        const char *text = is_part ? s->parts[below(g, s->n_parts)] : s->samples[below(g, s->n_samples)];
-        size_t size = strlen(text), from = below(g, size), to = from + below(g, size - from + 1);
-        if (below(g, is_part ? 4 : 2) > 0) from = 0, to = size;
+        bool is_part = unit_below(g, 2) == 0;
+        const char *text = is_part ? s->parts[unit_below(g, s->n_parts)] : s->samples[unit_below(g, s->n_samples)];
+        size_t size = strlen(text), from = unit_below(g, size), to = from + unit_below(g, size - from + 1);
+        if (unit_below(g, is_part ? 4 : 2) > 0) from = 0, to = size;
         bt_text_add(t, text + from, to - from);
     }
 }
@@ -505,30 +465,20 @@ static void check_message(const char *message)
 
 static void splice(const source *s, size_t n)
 {
-    uint64_t g = 0; /* numbers drawn */
+    unit_draws g = {.seed = 31};
     bt_text t = {0};
     size_t n_calls = 0, n_incomplete = 0, n_content = 0, n_reasoning = 0;
     for (size_t i = 0; i < n; i++) {
         make_splice(s, &g, &t);
-        bt_reply_options o = options_of(below(&g, 2) == 0);
-        o.calls_off = below(&g, 16) == 0;
-        bool is_cut = below(&g, 2) == 0;
-        size_t cuts[4] = {0}, n_cuts = 0;
-        for (size_t at = below(&g, t.size + 1); n_cuts < 4 && at < t.size; at += 1 + below(&g, t.size)) {
-            cuts[n_cuts++] = at;
-        }
-        unit_reply whole = unit_read_reply_of(s->family, &o, t.data, t.size, NULL, 0, is_cut);
-        unit_reply u = unit_read_reply_of(s->family, &o, t.data, t.size, cuts, n_cuts, is_cut);
-        unit_expect_same(&u, &whole);
-        if (unit_holds_tag_of(s->family, u.content.data, u.content.size))
-            fail_msg("a tag in \"%s\" of \"%s\"", u.content.data, t.data);
+        bt_reply_options o = options_of(unit_below(&g, 2) == 0);
+        o.calls_off = unit_below(&g, 16) == 0;
+        unit_reply u = unit_read_reply_anyhow(s->family, &o, &t, &g);
         if (u.n_calls > 0) check_message(u.message);
         n_calls += u.n_calls;
         n_incomplete += u.n_incomplete;
         n_content += u.content.size > 0;
         n_reasoning += u.reasoning.size > 0;
         unit_reply_free(&u);
-        unit_reply_free(&whole);
     }
     print_message("%s: %zu splices, %zu calls, %zu incomplete, %zu with content, %zu with reasoning\n", s->family, n,
                   n_calls, n_incomplete, n_content, n_reasoning);
@@ -580,30 +530,16 @@ static void growth(void **state)
                                         "<|op<|sep|>en|>",
                                         C("call")};
     const bt_reply_options o = options_of(true);
-    uint64_t most = 0;
+    double most = 0;
     for (size_t h = 0; h < COUNT(heads); h++) {
         for (size_t p = 0; p < COUNT(parts); p++) {
-            bt_text t = {0};
-            bt_reply *r = NULL;
-            bt_error e;
-            const bt_reply_event *events;
-            size_t n;
-            bt_text_puts(&t, heads[h]);
-            while (t.size < 100000) bt_text_puts(&t, parts[p]);
-            assert_int_equal(bt_reply_open_with(bt_grammar_of(K3), &o, &r, &e), BT_OK);
-            for (size_t i = 0; i < t.size; i++) {
-                assert_int_equal(bt_reply_push(r, t.data + i, 1, &events, &n, &e), BT_OK);
-            }
-            assert_int_equal(bt_reply_finish(r, false, &events, &n, &e), BT_OK);
             /* A mark costs 64, and is looked for again with each byte of its tag. */
-            uint64_t per_byte = bt_reply_n_steps(r) / t.size;
-            if (per_byte > 400) fail_msg("\"%s\" after \"%s\": %zu steps a byte", parts[p], heads[h], (size_t)per_byte);
-            most = per_byte > most ? per_byte : most;
-            bt_reply_close(r);
-            bt_text_free(&t);
+            double steps = unit_steps_per_byte(K3, &o, heads[h], parts[p], 100000);
+            if (steps >= 401) fail_msg("\"%s\" after \"%s\": %.1f steps a byte", parts[p], heads[h], steps);
+            most = steps > most ? steps : most;
         }
     }
-    print_message("at most %zu steps a byte\n", (size_t)most);
+    print_message("at most %.1f steps a byte\n", most);
 }
 
 static void grammars(void **state)
@@ -613,15 +549,7 @@ static void grammars(void **state)
     for (size_t f = 0; f < 2; f++) {
         const bt_grammar *g = bt_grammar_of(families[f]);
         assert_string_equal(g->family, families[f]);
-        for (size_t i = 0; i < g->n_tags; i++) {
-            const char *tag = g->tags[i].text;
-            assert_int_equal(tag[0], '<');
-            assert_true(strlen(tag) < 64);
-            assert_null(strchr(tag + 1, '<'));
-            for (size_t k = 0; k < g->n_tags; k++) {
-                if (k != i) assert_int_not_equal(strncmp(tag, g->tags[k].text, strlen(tag)), 0);
-            }
-        }
+        unit_check_tags(g);
     }
     assert_string_equal(bt_grammar_family("KimiK3ForConditionalGeneration"), K3);
     assert_string_equal(bt_grammar_family("KimiLinearForCausalLM"), LINEAR);

@@ -5,7 +5,6 @@
 #include "reply_unit.h"
 
 #include "base/arena.h"
-#include "base/rng.h"
 
 typedef struct sample {
     const char *name, *raw;
@@ -155,24 +154,20 @@ static void samples_truncated(void **state)
 
 /* ---- splices ----------------------------------------------------------------------------------------------------- */
 
-static size_t below(uint64_t *g, size_t n)
-{
-    return n == 0 ? 0 : (size_t)(bt_rng_u64(29, (*g)++) % n);
-}
-
 /* Up to eight pieces of samples and tags, cut anywhere. */
-static void make_splice(uint64_t *g, bt_text *t)
+static void make_splice(unit_draws *g, bt_text *t)
 {
     const bt_grammar *grammar = bt_grammar_of("k2_horizon");
-    size_t n = 1 + below(g, 8);
+    size_t n = 1 + unit_below(g, 8);
     t->size = 0;
     bt_text_add(t, "", 0);
     for (size_t i = 0; i < n; i++) {
-        bool is_tag = below(g, 3) == 0;
-        const sample *s = &samples[below(g, N_SAMPLES)];
-        const char *text = is_tag ? grammar->tags[below(g, grammar->n_tags)].text : s->raw;
-        size_t size = is_tag ? strlen(text) : s->size, from = below(g, size), to = from + below(g, size - from + 1);
-        if (is_tag && below(g, 4) > 0) from = 0, to = size;
+        bool is_tag = unit_below(g, 3) == 0;
+        const sample *s = &samples[unit_below(g, N_SAMPLES)];
+        const char *text = is_tag ? grammar->tags[unit_below(g, grammar->n_tags)].text : s->raw;
+        size_t size = is_tag ? strlen(text) : s->size, from = unit_below(g, size),
+               to = from + unit_below(g, size - from + 1);
+        if (is_tag && unit_below(g, 4) > 0) from = 0, to = size;
         bt_text_add(t, text + from, to - from);
     }
 }
@@ -180,29 +175,19 @@ static void make_splice(uint64_t *g, bt_text *t)
 static void splices(void **state)
 {
     (void)state;
-    uint64_t g = 0; /* numbers drawn */
+    unit_draws g = {.seed = 29};
     bt_text t = {0};
     size_t n_calls = 0, n_incomplete = 0, n_junk = 0;
     for (size_t i = 0; i < 100000; i++) {
         make_splice(&g, &t);
-        bt_reply_options o = options_of(&samples[below(&g, N_SAMPLES)]);
-        o.is_reasoning = below(&g, 2) == 0;
-        o.calls_off = below(&g, 16) == 0;
-        bool is_cut = below(&g, 2) == 0;
-        size_t cuts[4] = {0}, n_cuts = 0;
-        for (size_t at = below(&g, t.size + 1); n_cuts < 4 && at < t.size; at += 1 + below(&g, t.size)) {
-            cuts[n_cuts++] = at;
-        }
-        unit_reply whole = unit_read_reply(&o, t.data, t.size, NULL, 0, is_cut);
-        unit_reply u = unit_read_reply(&o, t.data, t.size, cuts, n_cuts, is_cut);
-        unit_expect_same(&u, &whole);
-        if (unit_holds_tag(u.content.data, u.content.size))
-            fail_msg("a tag in \"%s\" of \"%s\"", u.content.data, t.data);
+        bt_reply_options o = options_of(&samples[unit_below(&g, N_SAMPLES)]);
+        o.is_reasoning = unit_below(&g, 2) == 0;
+        o.calls_off = unit_below(&g, 16) == 0;
+        unit_reply u = unit_read_reply_anyhow("k2_horizon", &o, &t, &g);
         n_calls += u.n_calls;
         n_incomplete += u.n_incomplete;
         n_junk += u.content.size > 0;
         unit_reply_free(&u);
-        unit_reply_free(&whole);
     }
     assert_true(n_calls > 5000); /* the splices are not all rubbish */
     assert_true(n_incomplete > 5000);
@@ -227,14 +212,7 @@ static const char tools[] =
     "\"null\"}]}, \"r\": {\"$ref\": \"#/$defs/S\"}, \"l\": {\"$ref\": \"#/$defs/L\"}, \"e\": {\"enum\": "
     "[\"1\", \"2\"]}, \"x\": {}}}}}, {\"name\": \"my tool\", \"parameters\": {}}]";
 
-typedef struct shape {
-    const char *output;
-    bool is_cut;
-    const char *reasoning, *content, *calls, *finish;
-    size_t n_incomplete;
-} shape;
-
-static void expect_shape(const shape *s, bool is_reasoning, bool calls_off)
+static void expect_shape(const unit_shape *s, bool is_reasoning, bool calls_off)
 {
     const bt_reply_options o = {
         .tools = tools, .tools_size = sizeof tools - 1, .is_reasoning = is_reasoning, .calls_off = calls_off};
@@ -244,23 +222,19 @@ static void expect_shape(const shape *s, bool is_reasoning, bool calls_off)
     unit_reply u = unit_read_reply(&o, s->output, size, NULL, 0, s->is_cut);
     unit_reply slow = unit_read_reply(&o, s->output, size, all, size, s->is_cut);
     unit_expect_same(&slow, &u);
-    if (strcmp(u.reasoning.data, s->reasoning) != 0 || strcmp(u.content.data, s->content) != 0 ||
-        strcmp(u.calls.data, s->calls) != 0 || strcmp(u.finish, s->finish) != 0 || u.n_incomplete != s->n_incomplete) {
-        fail_msg("\"%s\" became reasoning \"%s\", content \"%s\", calls \"%s\", %zu incomplete, finish %s", s->output,
-                 u.reasoning.data, u.content.data, u.calls.data, u.n_incomplete, u.finish);
-    }
+    unit_expect_shape(&u, s);
     unit_reply_free(&u);
     unit_reply_free(&slow);
 }
 
-static void expect_shapes(const shape *shapes, size_t n)
+static void expect_shapes(const unit_shape *shapes, size_t n)
 {
     for (size_t i = 0; i < n; i++) expect_shape(&shapes[i], true, false);
 }
 
 #define EXPECT(...)                                                                                                    \
     do {                                                                                                               \
-        static const shape shapes[] = {__VA_ARGS__};                                                                   \
+        static const unit_shape shapes[] = {__VA_ARGS__};                                                              \
         expect_shapes(shapes, sizeof shapes / sizeof shapes[0]);                                                       \
     } while (0)
 
@@ -430,9 +404,9 @@ static void values(void **state)
 static void without_reasoning(void **state)
 {
     (void)state;
-    const shape plain = {"a" CLOSER "b", false, "", "ab", "", "stop", 0};
-    const shape thinks = {"\n<ifm|think>a" CLOSER "b", false, "a", "b", "", "stop", 0};
-    const shape calls = {CALLS(CALL("f")) "b", false, "", "b", "f {}\n", "tool_calls", 0};
+    const unit_shape plain = {"a" CLOSER "b", false, "", "ab", "", "stop", 0};
+    const unit_shape thinks = {"\n<ifm|think>a" CLOSER "b", false, "a", "b", "", "stop", 0};
+    const unit_shape calls = {CALLS(CALL("f")) "b", false, "", "b", "f {}\n", "tool_calls", 0};
     expect_shape(&plain, false, false);
     expect_shape(&thinks, false, false);
     expect_shape(&calls, false, false);
@@ -442,34 +416,11 @@ static void without_reasoning(void **state)
 static void without_calls(void **state)
 {
     (void)state;
-    const shape off = {"r" CLOSER CALLS(CALL("f\n" ARG("s", "v"))), false, "r", "\nf\ns\nv\n\n", "", "stop", 0};
+    const unit_shape off = {"r" CLOSER CALLS(CALL("f\n" ARG("s", "v"))), false, "r", "\nf\ns\nv\n\n", "", "stop", 0};
     expect_shape(&off, true, true);
 }
 
 /* ---- streaming --------------------------------------------------------------------------------------------------- */
-
-/* What was told of the open call after each push: arguments do not wait for the call's end. */
-static void expect_told(const char *const *pieces, const char *const *told, size_t n)
-{
-    const bt_reply_options o = {.tools = tools, .tools_size = sizeof tools - 1, .is_reasoning = true};
-    bt_reply *r = NULL;
-    bt_error e;
-    const bt_reply_event *events;
-    size_t n_events;
-    assert_int_equal(bt_reply_open_with(bt_grammar_of("k2_horizon"), &o, &r, &e), BT_OK);
-    for (size_t i = 0; i < n; i++) {
-        bt_text t = {0};
-        bt_text_puts(&t, "");
-        assert_int_equal(bt_reply_push(r, pieces[i], strlen(pieces[i]), &events, &n_events, &e), BT_OK);
-        for (size_t k = 0; k < n_events; k++) {
-            if (events[k].kind != BT_REPLY_RAW) bt_text_add(&t, events[k].text, events[k].size);
-        }
-        assert_string_equal(t.data, told[i]);
-        bt_text_free(&t);
-    }
-    assert_int_equal(bt_reply_finish(r, false, &events, &n_events, &e), BT_OK);
-    bt_reply_close(r);
-}
 
 static void told_at_once(void **state)
 {
@@ -490,8 +441,10 @@ static void told_at_once(void **state)
     static const char *const json[] = {CLOSER "<ifm|tool_calls><ifm|tool_call>{\"na", "me\": \"f\"",
                                        ", \"arguments\": {\"s\": \"a", "b\"}", "}</ifm|tool_call>"};
     static const char *const of_json[] = {"", "f", "{\"s\": \"a", "b\"}", ""};
-    expect_told(xml, of_xml, sizeof xml / sizeof xml[0]);
-    expect_told(json, of_json, sizeof json / sizeof json[0]);
+    /* Arguments do not wait for the call's end. */
+    const bt_reply_options o = {.tools = tools, .tools_size = sizeof tools - 1, .is_reasoning = true};
+    unit_expect_told("k2_horizon", &o, xml, of_xml, sizeof xml / sizeof xml[0]);
+    unit_expect_told("k2_horizon", &o, json, of_json, sizeof json / sizeof json[0]);
 }
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
@@ -534,16 +487,7 @@ static void plain_family(void **state)
 static void grammars(void **state)
 {
     (void)state;
-    const bt_grammar *g = bt_grammar_of("k2_horizon");
-    for (size_t i = 0; i < g->n_tags; i++) {
-        const char *tag = g->tags[i].text;
-        assert_int_equal(tag[0], '<');
-        assert_true(strlen(tag) < 64);
-        assert_null(strchr(tag + 1, '<'));
-        for (size_t k = 0; k < g->n_tags; k++) {
-            if (k != i) assert_int_not_equal(strncmp(tag, g->tags[k].text, strlen(tag)), 0);
-        }
-    }
+    unit_check_tags(bt_grammar_of("k2_horizon"));
 }
 
 /* ---- growth ------------------------------------------------------------------------------------------------------ */
@@ -573,23 +517,9 @@ static void growth(void **state)
     const bt_reply_options o = {.tools = tools, .tools_size = sizeof tools - 1, .is_reasoning = true};
     for (size_t h = 0; h < sizeof heads / sizeof heads[0]; h++) {
         for (size_t p = 0; p < sizeof parts / sizeof parts[0]; p++) {
-            bt_text t = {0};
-            bt_reply *r = NULL;
-            bt_error e;
-            const bt_reply_event *events;
-            size_t n;
-            bt_text_puts(&t, heads[h]);
-            while (t.size < 40000) bt_text_puts(&t, parts[p]);
-            assert_int_equal(bt_reply_open_with(bt_grammar_of("k2_horizon"), &o, &r, &e), BT_OK);
-            for (size_t i = 0; i < t.size; i++) {
-                assert_int_equal(bt_reply_push(r, t.data + i, 1, &events, &n, &e), BT_OK);
-            }
-            assert_int_equal(bt_reply_finish(r, false, &events, &n, &e), BT_OK);
             /* Each byte is read twice at most, and a '<' once for each byte of its tag, at 64 a time. */
-            if (bt_reply_n_steps(r) > 200 * t.size)
-                fail_msg("\"%s\" after \"%s\": %zu steps", parts[p], heads[h], (size_t)bt_reply_n_steps(r));
-            bt_reply_close(r);
-            bt_text_free(&t);
+            double steps = unit_steps_per_byte("k2_horizon", &o, heads[h], parts[p], 40000);
+            if (steps > 200) fail_msg("\"%s\" after \"%s\": %.1f steps a byte", parts[p], heads[h], steps);
         }
     }
 }
