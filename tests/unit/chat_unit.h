@@ -38,15 +38,33 @@ static inline bt_text unit_without(const bt_json_node *object, const char *name)
     return t;
 }
 
-static inline bt_status unit_render_k2(const char *messages, const char *tools, const char *options, bt_rendered *out,
-                                       bt_error *e)
+typedef bt_status (*unit_renderer)(const bt_conversation *c, bt_rendered *out, bt_error *e);
+
+/* `loosely`: as formats parse that have a place for arguments that are no object. */
+static inline bt_status unit_render(unit_renderer how, bool loosely, const char *messages, const char *tools,
+                                    const char *options, bt_rendered *out, bt_error *e)
 {
     bt_conversation c = {0};
     const bt_chat_request r = unit_request(messages, tools, options);
-    bt_status st = bt_conversation_parse(&r, &c, e);
-    if (st == BT_OK) st = bt_k2_render(&c, out, e);
+    bt_status st = loosely ? bt_conversation_parse_loosely(&r, &c, e) : bt_conversation_parse(&r, &c, e);
+    if (st == BT_OK) st = how(&c, out, e);
     bt_conversation_free(&c);
     return st;
+}
+
+static inline bt_status unit_render_k2(const char *messages, const char *tools, const char *options, bt_rendered *out,
+                                       bt_error *e)
+{
+    return unit_render(bt_k2_render, false, messages, tools, options, out, e);
+}
+
+/* The same bytes; says where they differ. */
+static inline void unit_expect_rendered(const char *name, const bt_rendered *got, const char *want, size_t n_want)
+{
+    size_t at = 0;
+    while (at < got->size && at < n_want && got->text[at] == want[at]) at++;
+    if (at != got->size || at != n_want)
+        fail_msg("%s: differs from byte %zu on: \"%.80s\", expected \"%.80s\"", name, at, got->text + at, want + at);
 }
 
 /* Runs alternate, none is empty, together they are the text. */
@@ -110,6 +128,45 @@ static inline void unit_write_changed(bt_text *t, const bt_json_node *n, unit_ch
 {
     static const char *const form[] = {"role", "type", "id", "tool_call_id", "$ref", NULL};
     unit_write_changed_but(t, n, change, user, key, form);
+}
+
+/* Puts a mark of its own behind every text but names, which must stay equal to each other. */
+static inline void unit_mark_text(bt_text *t, bt_chars text, bool is_name, void *user)
+{
+    size_t *n_marks = user;
+    bt_text s = {0};
+    bt_text_add(&s, text.text, text.size);
+    if (is_name) {
+        bt_text_puts(&s, "-name");
+    } else {
+        bt_text_printf(&s, "(mark %zu)", (*n_marks)++);
+    }
+    bt_py_dump_string(t, (bt_chars){s.data, s.size});
+    bt_text_free(&s);
+}
+
+/* The messages and tools of a request with every text marked; the caller frees it with bt_text_free. */
+static inline bt_text unit_mark_request(const bt_json_node *request, size_t *n_marks)
+{
+    bt_text t = {0};
+    *n_marks = 0;
+    bt_text_puts(&t, "{");
+    for (const bt_json_node *m = request->child; m != NULL; m = m->next) {
+        if (strcmp(m->key, "messages") != 0 && strcmp(m->key, "tools") != 0) continue;
+        bt_text_printf(&t, "%s\"%s\": ", t.size > 1 ? ", " : "", m->key);
+        unit_write_changed(&t, m, unit_mark_text, n_marks, "");
+    }
+    bt_text_puts(&t, "}");
+    return t;
+}
+
+static inline void unit_expect_marks(const char *rendered, size_t n_marks, const char *request)
+{
+    for (size_t i = 0; i < n_marks; i++) {
+        char mark[32];
+        (void)snprintf(mark, sizeof mark, "(mark %zu)", i);
+        if (strstr(rendered, mark) == NULL) fail_msg("%s of %s is not in %s", mark, request, rendered);
+    }
 }
 
 #endif

@@ -55,12 +55,7 @@ static void goldens(void **state)
             if (st != BT_OK) fail_msg("%s: %s", name, e.message);
             unit_check_runs(&r);
             const bt_json_node *text = unit_member(want, "text");
-            if (r.size != text->size || memcmp(r.text, text->text, r.size) != 0) {
-                size_t at = 0;
-                while (at < r.size && r.text[at] == text->text[at]) at++;
-                fail_msg("%s: differs from byte %zu on: \"%.80s\", expected \"%.80s\"", name, at, r.text + at,
-                         text->text + at);
-            }
+            unit_expect_rendered(name, &r, text->text, text->size);
             bt_rendered_free(&r);
         }
         bt_text_free(&request);
@@ -70,41 +65,12 @@ static void goldens(void **state)
 
 /* ---- nothing is lost --------------------------------------------------------------------------------------------- */
 
-/* Puts a mark of its own behind every text but names, which must stay equal to each other. */
-static void mark_text(bt_text *t, bt_chars text, bool is_name, void *user)
-{
-    size_t *n_marks = user;
-    bt_text s = {0};
-    bt_text_add(&s, text.text, text.size);
-    if (is_name) {
-        bt_text_puts(&s, "-name");
-    } else {
-        bt_text_printf(&s, "(mark %zu)", (*n_marks)++);
-    }
-    bt_py_dump_string(t, (bt_chars){s.data, s.size});
-    bt_text_free(&s);
-}
-
 static size_t expect_marks(const bt_json_node *request, const char *options)
 {
-    size_t n_marks = 0;
-    bt_text t = {0};
-    bt_text_puts(&t, "{");
-    for (const bt_json_node *m = request->child; m != NULL; m = m->next) {
-        bool is_text = strcmp(m->key, "messages") == 0 || strcmp(m->key, "tools") == 0;
-        if (!is_text) continue;
-        bt_text_puts(&t, t.size > 1 ? ", \"" : "\"");
-        bt_text_puts(&t, m->key);
-        bt_text_puts(&t, "\": ");
-        unit_write_changed(&t, m, mark_text, &n_marks, "");
-    }
-    bt_text_puts(&t, "}");
+    size_t n_marks;
+    bt_text t = unit_mark_request(request, &n_marks);
     bt_rendered r = render(t.data, NULL, options);
-    for (size_t i = 0; i < n_marks; i++) {
-        char mark[32];
-        (void)snprintf(mark, sizeof mark, "(mark %zu)", i);
-        if (strstr(r.text, mark) == NULL) fail_msg("%s of %s is not in %s", mark, t.data, r.text);
-    }
+    unit_expect_marks(r.text, n_marks, t.data);
     bt_rendered_free(&r);
     bt_text_free(&t);
     return n_marks;

@@ -9,49 +9,28 @@
 #include "text/k3_render.h"
 #include "text/kimi_linear_render.h"
 
-typedef bt_status (*renderer)(const bt_conversation *c, bt_rendered *out, bt_error *e);
-
-static bt_status try_render(renderer how, const char *messages, const char *tools, const char *options,
-                            bt_rendered *out, bt_error *e)
-{
-    bt_conversation c = {0};
-    const bt_chat_request r = unit_request(messages, tools, options);
-    bt_status st = bt_conversation_parse_loosely(&r, &c, e);
-    if (st == BT_OK) st = how(&c, out, e);
-    bt_conversation_free(&c);
-    return st;
-}
-
-static bt_rendered render(renderer how, const char *messages, const char *tools, const char *options)
+static bt_rendered render(unit_renderer how, const char *messages, const char *tools, const char *options)
 {
     bt_rendered r = {0};
     bt_error e;
-    if (try_render(how, messages, tools, options, &r, &e) != BT_OK) fail_msg("%s: %s", messages, e.message);
+    if (unit_render(how, true, messages, tools, options, &r, &e) != BT_OK) fail_msg("%s: %s", messages, e.message);
     unit_check_runs(&r);
     return r;
 }
 
-static void expect(renderer how, const char *messages, const char *tools, const char *options, const char *text)
+static void expect(unit_renderer how, const char *messages, const char *tools, const char *options, const char *text)
 {
     bt_rendered r = render(how, messages, tools, options);
     assert_string_equal(r.text, text);
     bt_rendered_free(&r);
 }
 
-static void refuse(renderer how, const char *messages, const char *tools, const char *options, const char *message)
+static void refuse(unit_renderer how, const char *messages, const char *tools, const char *options, const char *message)
 {
     bt_rendered r = {0};
     bt_error e;
-    assert_int_equal(try_render(how, messages, tools, options, &r, &e), BT_ERR_USAGE);
+    assert_int_equal(unit_render(how, true, messages, tools, options, &r, &e), BT_ERR_USAGE);
     if (strstr(e.message, message) == NULL) fail_msg("\"%s\" does not say \"%s\"", e.message, message);
-}
-
-static void expect_same(const char *name, const char *got, size_t n_got, const char *want, size_t n_want)
-{
-    size_t at = 0;
-    while (at < n_got && at < n_want && got[at] == want[at]) at++;
-    if (at != n_got || at != n_want)
-        fail_msg("%s: differs from byte %zu on: \"%.80s\", expected \"%.80s\"", name, at, got + at, want + at);
 }
 
 /* ---- stored renderings ------------------------------------------------------------------------------------------- */
@@ -66,7 +45,7 @@ static void expect_pieces(const char *name, const bt_rendered *r, const bt_json_
         const bt_json_node *text = p->kind == BT_JSON_OBJECT ? unit_member(p, "mark") : p;
         bt_text_add(&all, text->text, text->size);
     }
-    expect_same(name, r->text, r->size, all.data, all.size);
+    unit_expect_rendered(name, r, all.data, all.size);
     for (const bt_json_node *p = pieces->child; p != NULL; p = p->next, i++) {
         const bool is_token = p->kind == BT_JSON_OBJECT;
         const size_t size = is_token ? unit_member(p, "mark")->size : p->size;
@@ -92,7 +71,7 @@ static void goldens(void **state)
         bt_text request = unit_without(c, "name");
         bt_rendered r = {0};
         bt_error e;
-        bt_status st = try_render(bt_k3_render, request.data, NULL, NULL, &r, &e);
+        bt_status st = unit_render(bt_k3_render, true, request.data, NULL, NULL, &r, &e);
         if (error != NULL) {
             assert_int_equal(st, BT_ERR_USAGE);
             if (strstr(e.message, error->text) == NULL) fail_msg("%s: %s", name, e.message);
@@ -134,7 +113,7 @@ static void published(void **state)
         (void)snprintf(path, sizeof path, "%s/../spec/kimi-k3/renders/%s.txt", fixtures, names[i]);
         if (bt_read_file(path, 1 << 20, &text, &size, &e) != BT_OK) fail_msg("%s", e.message);
         bt_rendered r = render(bt_k3_render, request, NULL, NULL);
-        expect_same(names[i], r.text, r.size, text, size);
+        unit_expect_rendered(names[i], &r, text, size);
         bt_rendered_free(&r);
         bt_free(request);
         bt_free(text);
@@ -143,7 +122,7 @@ static void published(void **state)
 
 /* What a template that expresses the same format gave. Some of its cases are none for this renderer: what it does not
  * know it refuses, an empty conversation is none. */
-static size_t expect_shared(renderer how, const char *fixtures, const char *name, const char *const *left_out)
+static size_t expect_shared(unit_renderer how, const char *fixtures, const char *name, const char *const *left_out)
 {
     char folder[4100], file[128];
     bt_arena *a = bt_arena_new();
@@ -163,7 +142,7 @@ static size_t expect_shared(renderer how, const char *fixtures, const char *name
         }
         bt_text_puts(&request, "}");
         bt_rendered r = render(how, request.data, NULL, NULL);
-        expect_same(unit_member(c, "name")->text, r.text, r.size, expected->text, expected->size);
+        unit_expect_rendered(unit_member(c, "name")->text, &r, expected->text, expected->size);
         n++;
         bt_rendered_free(&r);
         bt_text_free(&request);
@@ -185,37 +164,12 @@ static void of_templates(void **state)
 
 /* ---- nothing is lost --------------------------------------------------------------------------------------------- */
 
-static void mark_text(bt_text *t, bt_chars text, bool is_name, void *user)
+static size_t expect_marks(unit_renderer how, const bt_json_node *request)
 {
-    size_t *n_marks = user;
-    bt_text s = {0};
-    bt_text_add(&s, text.text, text.size);
-    if (is_name) {
-        bt_text_puts(&s, "-name");
-    } else {
-        bt_text_printf(&s, "(mark %zu)", (*n_marks)++);
-    }
-    bt_py_dump_string(t, (bt_chars){s.data, s.size});
-    bt_text_free(&s);
-}
-
-static size_t expect_marks(renderer how, const bt_json_node *request)
-{
-    size_t n_marks = 0;
-    bt_text t = {0};
-    bt_text_puts(&t, "{");
-    for (const bt_json_node *m = request->child; m != NULL; m = m->next) {
-        if (strcmp(m->key, "messages") != 0 && strcmp(m->key, "tools") != 0) continue;
-        bt_text_printf(&t, "%s\"%s\": ", t.size > 1 ? ", " : "", m->key);
-        unit_write_changed(&t, m, mark_text, &n_marks, "");
-    }
-    bt_text_puts(&t, "}");
+    size_t n_marks;
+    bt_text t = unit_mark_request(request, &n_marks);
     bt_rendered r = render(how, t.data, NULL, NULL);
-    for (size_t i = 0; i < n_marks; i++) {
-        char mark[32];
-        (void)snprintf(mark, sizeof mark, "(mark %zu)", i);
-        if (strstr(r.text, mark) == NULL) fail_msg("%s of %s is not in %s", mark, t.data, r.text);
-    }
+    unit_expect_marks(r.text, n_marks, t.data);
     bt_rendered_free(&r);
     bt_text_free(&t);
     return n_marks;
@@ -257,7 +211,7 @@ static void every_text_occurs(void **state)
 static void refusals(void **state)
 {
     (void)state;
-    static const renderer k3 = bt_k3_render;
+    static const unit_renderer k3 = bt_k3_render;
     refuse(k3, HI, NULL, "{\"thinking_effort\": 3}", "Unsupported thinking_effort=3; supported values are");
     refuse(k3, HI, NULL, "{\"thinking\": 1}", "thinking is neither true nor false");
     refuse(k3, HI, NULL, "{\"enable_thinking\": false}", "no option \"enable_thinking\"; it has thinking");
@@ -310,7 +264,7 @@ static void unsaid(void **state)
 static void linear_turns(void **state)
 {
     (void)state;
-    static const renderer linear = bt_kimi_linear_render;
+    static const unit_renderer linear = bt_kimi_linear_render;
     expect(linear, HI, NULL, NULL, DEFAULT USER "a" END ANSWER);
     expect(linear, "[{\"role\": \"developer\", \"content\": \"s\"}]", NULL, "{\"add_generation_prompt\": false}",
            SYSTEM "s" END);
