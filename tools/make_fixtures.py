@@ -11,11 +11,9 @@ tensors after they were drawn. The seed is the first one at which the two highes
 MARGIN, and the scores of the last chosen and the first refused expert nowhere nearer than ROUTER_MARGIN, so that a
 float32 engine has no excuse for another choice.
 """
-import filecmp
 import json
 import os
 import sys
-import tempfile
 
 import numpy as np
 
@@ -23,10 +21,10 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "oracle"))
 
 import make_k2                                                                                      # noqa: E402
-from checkpoint import read_safetensors, round_bf16, write_checkpoint                               # noqa: E402
+from checkpoint import round_bf16, write_checkpoint                                                 # noqa: E402
+from fixtures import run, what_was_made                                                             # noqa: E402
 from k2_horizon import K2Horizon                                                                    # noqa: E402
 
-STORED = os.path.join(os.path.dirname(HERE), "tests", "data", "models")
 SEEDS = dict.fromkeys(make_k2.VARIANTS, 101) | {"softmax": 83, "f32": 84}
 LONG, LONG_SEED = ("dense", "yarn", "normgate", "mova"), 4242
 LENGTHS = (1, 5, 40)
@@ -282,51 +280,13 @@ def make(out, name):
     folder = os.path.join(out, name)
     if name in OWN:
         seed, slack = own(folder, name)
-        size = sum(os.path.getsize(os.path.join(folder, f)) for f in os.listdir(folder))
-        return f"seed {seed}, nearest choices {slack:.1f} margins apart, {size // 1000} kB"
+        return what_was_made(folder, seed, slack)
     first(folder, name.removeprefix("k2-"))
     return f"seed {SEEDS[name.removeprefix('k2-')]}"
 
 
-# ---- comparing -----------------------------------------------------------------------------------------------------
-
-def differences(made, stored):
-    """Weights and config must be the same bytes; logits may differ by another BLAS's last bit."""
-    if sorted(os.listdir(made)) != sorted(os.listdir(stored)):
-        return ["other files"]
-    faults = []
-    for file in sorted(os.listdir(made)):
-        a, b = os.path.join(made, file), os.path.join(stored, file)
-        if not file.startswith("expected"):
-            if not filecmp.cmp(a, b, shallow=False):
-                faults.append(f"{file} differs")
-            continue
-        a, b = read_safetensors(a), read_safetensors(b)
-        if list(a) != list(b) or any(np.abs(a[n][1] - b[n][1]).max() > 1e-5 for n in a):
-            faults.append(f"{file} differs")
-    return faults
-
-
 def main(argv):
-    every = [f"k2-{v}" for v in make_k2.VARIANTS] + list(OWN)
-    if len(argv) < 2 or argv[1] in ("-h", "--help") or not set(argv[2:]) <= set(every):
-        print(__doc__.split("\n\n")[1], file=sys.stderr)
-        print("names: " + " ".join(every), file=sys.stderr)
-        return 2
-    names = argv[2:] or every
-    if argv[1] != "--check":
-        for name in names:
-            print(f"{name}: {make(argv[1], name)}", flush=True)
-        return 0
-    n_faults = 0
-    with tempfile.TemporaryDirectory() as out:
-        for name in names:
-            make(out, name)
-            faults = differences(os.path.join(out, name), os.path.join(STORED, name))
-            n_faults += bool(faults)
-            print(f"{name}: {'; '.join(faults) or 'as stored'}", flush=True)
-    print(f"{len(names) - n_faults} passed, {n_faults} failed")
-    return 1 if n_faults else 0
+    return run(argv, __doc__.split("\n\n")[1], [f"k2-{v}" for v in make_k2.VARIANTS] + list(OWN), make)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ last chosen and the first refused expert nowhere nearer than ROUTER_MARGIN.
 import json
 import os
 import sys
-import tempfile
 
 import numpy as np
 
@@ -19,9 +18,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "oracle"))
 
 import make_k3                                                                                      # noqa: E402
-from checkpoint import write_checkpoint, write_safetensors                                          # noqa: E402
+from checkpoint import write_checkpoint                                                             # noqa: E402
+from fixtures import run, what_was_made, write_expected                                             # noqa: E402
 from kimi_k3 import KimiK3                                                                          # noqa: E402
-from make_fixtures import STORED, differences                                                       # noqa: E402
 
 MARGIN, ROUTER_MARGIN = 2e-3, 2e-4
 LENGTHS, LONG = (1, 5, 40), 700
@@ -87,13 +86,8 @@ def written(c, linear):
 
 
 def expected(folder, c, t, seed, lengths, file, last=None):
-    rng = np.random.default_rng(seed + 1000)
-    out = {}
-    for n in lengths:
-        ids = rng.integers(0, c["vocab_size"], n)
-        out[f"ids.{n}"] = ("I64", ids)
-        out[f"logits.{n}"] = ("F32", Measured(c, t).logits(ids).astype(np.float32)[-(last or n):])
-    write_safetensors(f"{folder}/{file}.safetensors", out)
+    path = os.path.join(folder, f"{file}.safetensors")
+    write_expected(path, lambda: Measured(c, t), 0, c["vocab_size"], seed, lengths, last)
 
 
 def strip(c, t):
@@ -133,29 +127,11 @@ def make(out, name):
     write_checkpoint(folder, written(c, "_linear" in make_k3.VARIANTS[variant]), t, shards=2)
     if name in LONG_MODELS:                                      # several attention tiles, more than one step of 512
         expected(folder, c, t, seed + 1, (LONG,), "expected-long", 24)
-    size = sum(os.path.getsize(os.path.join(folder, f)) for f in os.listdir(folder))
-    return f"seed {seed}, nearest choices {slack:.1f} margins apart, {size // 1000} kB"
+    return what_was_made(folder, seed, slack)
 
 
 def main(argv):
-    if len(argv) < 2 or argv[1] in ("-h", "--help") or not set(argv[2:]) <= set(MODELS):
-        print(__doc__.split("\n\n")[1], file=sys.stderr)
-        print("names: " + " ".join(MODELS), file=sys.stderr)
-        return 2
-    names = argv[2:] or list(MODELS)
-    if argv[1] != "--check":
-        for name in names:
-            print(f"{name}: {make(argv[1], name)}", flush=True)
-        return 0
-    n_faults = 0
-    with tempfile.TemporaryDirectory() as out:
-        for name in names:
-            make(out, name)
-            faults = differences(os.path.join(out, name), os.path.join(STORED, name))
-            n_faults += bool(faults)
-            print(f"{name}: {'; '.join(faults) or 'as stored'}", flush=True)
-    print(f"{len(names) - n_faults} passed, {n_faults} failed")
-    return 1 if n_faults else 0
+    return run(argv, __doc__.split("\n\n")[1], list(MODELS), make)
 
 
 if __name__ == "__main__":
