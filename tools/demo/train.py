@@ -29,9 +29,11 @@ def arguments():
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     p.add_argument("model")
     p.add_argument("run")
-    p.add_argument("--first", type=int, default=450, help="steps of the data's first mix, most of which is copying")
-    p.add_argument("--steps", type=int, default=5500)
-    p.add_argument("--decay", type=int, default=3000, help="the last steps, in which the rate falls to zero")
+    p.add_argument("--first", type=int, default=450, help="the steps of the data's first stage, which is mostly copying")
+    p.add_argument("--last", type=int, default=5500, help="the step at which the last stage begins")
+    p.add_argument("--steps", type=int, default=6900)
+    p.add_argument("--decay", type=int, default=3000, help="the steps before the last stage in which the rate falls to zero")
+    p.add_argument("--again", type=float, default=0.35, help="the share of the full rate at which the last stage begins")
     p.add_argument("--tokens", type=int, default=6144, help="tokens a step, all processes together")
     p.add_argument("--piece", type=int, default=1024, help="tokens a forward pass, at most")
     p.add_argument("--muon", type=float, default=0.02, help="rate of the hidden matrices")
@@ -79,8 +81,10 @@ def optimizers(model, o):
 
 
 def rate(step, o):
-    """The share of the full rate: it rises, stays, falls to zero."""
-    return min(1, (step + 1) / 100, (o.steps - step) / o.decay)
+    """The share of the full rate: it rises, stays, falls to zero; and once more, from less, in the last stage."""
+    if step >= o.last:
+        return o.again * min((step - o.last + 1) / 50, (o.steps - step) / (o.steps - o.last))
+    return min(1, (step + 1) / 100, (o.last - step) / o.decay)
 
 
 # ---- one step -------------------------------------------------------------------------------------------------------
@@ -103,9 +107,9 @@ def batches(examples, limit):
         yield ids, targets
 
 
-def draw(tokenizer, seed, at_first, n_tokens):
+def draw(tokenizer, seed, stage, n_tokens):
     examples, total = [], 0
-    for pieces in data.stream(seed, at_first):
+    for pieces in data.stream(seed, stage):
         examples.append(tokenizer.example(pieces))
         total += len(examples[-1][0])
         if total >= n_tokens:
@@ -188,7 +192,8 @@ def train(rank, o):
     begin = saved = reported = time.time()
     loss_sum, n_seen, n_since = torch.zeros(1), 0, 0
     while step < o.steps:
-        examples = draw(tokenizer, SEED * 1000003 + step * o.processes + rank, step < o.first, o.tokens // o.processes)
+        stage = data.FIRST if step < o.first else data.MAIN if step < o.last else data.LAST
+        examples = draw(tokenizer, SEED * 1000003 + step * o.processes + rank, stage, o.tokens // o.processes)
         n_total, n_tokens = torch.tensor([float(sum(sum(c[1:]) for _, c in examples))]), sum(len(e) for e, _ in examples)
         dist.all_reduce(n_total)
         loss = torch.tensor([backward(model, examples, o, n_total)])
