@@ -341,13 +341,6 @@ static void moe_open(moe *m, bt_dtype d)
     world_finish_body(w);
 }
 
-static double product(const moe *m, uint32_t weight, uint32_t r, const double *x)
-{
-    double sum = 0;
-    for (uint32_t c = 0; c < m->w.views[weight].n_cols; c++) sum += world_weight(&m->w, weight, r, c) * x[c];
-    return sum;
-}
-
 /* The ids must be the best by score + bias, in descending order; the weights the plain scores, normalised, times 2.5.
  */
 static void check_routes(const moe *m, uint32_t row)
@@ -379,11 +372,11 @@ static void check_experts(const moe *m, uint32_t row, const double *x, const dou
         uint32_t e = m->gate + 4 * (uint32_t)world_row_i32(&m->w, m->routes.ids, row)[s];
         double weight = (double)world_row(&m->w, m->routes.weights, row)[s];
         for (uint32_t r = 0; r < MOE_WIDTH; r++) {
-            h[r] = world_act(product(m, e, r, x), 1) * product(m, e + 1, r, x);
-            v[r] += weight * world_act(product(m, e + 3, r, x), 1);
+            h[r] = world_act(world_product(&m->w, e, r, x), 1) * world_product(&m->w, e + 1, r, x);
+            v[r] += weight * world_act(world_product(&m->w, e + 3, r, x), 1);
             world_close_to((double)world_row(&m->w, m->h, row)[s * MOE_WIDTH + r], h[r], 3e-5, "moe_up_gate", r);
         }
-        for (uint32_t r = 0; r < MOE_X; r++) y[r] += weight * product(m, e + 2, r, h);
+        for (uint32_t r = 0; r < MOE_X; r++) y[r] += weight * world_product(&m->w, e + 2, r, h);
     }
     for (uint32_t r = 0; r < MOE_X; r++)
         world_close_to((double)world_row(&m->w, m->y, row)[r], before[r] + y[r] + shared[r], 5e-5, "moe_down_sum", r);

@@ -564,13 +564,6 @@ static void moe_open(moe *m, const bt_route_spec *spec)
     world_finish_body(w);
 }
 
-static double product(const moe *m, uint32_t weight, uint32_t r, const double *x)
-{
-    double sum = 0;
-    for (uint32_t c = 0; c < m->w.views[weight].n_cols; c++) sum += world_weight(&m->w, weight, r, c) * x[c];
-    return sum;
-}
-
 static void check_moe_row(const moe *m, uint32_t row)
 {
     double x[LATENT], y[LATENT] = {0}, h[WIDTH];
@@ -578,13 +571,14 @@ static void check_moe_row(const moe *m, uint32_t row)
     for (uint32_t s = 0; s < K; s++) {
         uint32_t e = m->first + 3 * (uint32_t)world_row_i32(&m->w, m->routes.ids, row)[s];
         double weight = (double)world_row(&m->w, m->routes.weights, row)[s];
-        for (uint32_t r = 0; r < WIDTH; r++) h[r] = situ(product(m, e, r, x), product(m, e + 1, r, x), MOE_SITU);
-        for (uint32_t r = 0; r < LATENT; r++) y[r] += weight * product(m, e + 2, r, h);
+        for (uint32_t r = 0; r < WIDTH; r++)
+            h[r] = situ(world_product(&m->w, e, r, x), world_product(&m->w, e + 1, r, x), MOE_SITU);
+        for (uint32_t r = 0; r < LATENT; r++) y[r] += weight * world_product(&m->w, e + 2, r, h);
     }
     for (uint32_t r = 0; r < LATENT; r++)
         world_close_to((double)world_row(&m->w, m->y, row)[r], y[r], 3e-5, "moe_down", r);
     for (uint32_t r = 0; r < 40; r++)
-        world_close_to((double)world_row(&m->w, m->z, row)[r], product(m, m->other, r, x), 3e-5, "linear", r);
+        world_close_to((double)world_row(&m->w, m->z, row)[r], world_product(&m->w, m->other, r, x), 3e-5, "linear", r);
 }
 
 /* The sum starts afresh: what y held does not count. Bytes are codes and scales of the chosen experts. */

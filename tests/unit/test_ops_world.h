@@ -124,6 +124,14 @@ static inline double world_weight(const world *w, uint32_t weight, uint32_t r, u
     return (double)x;
 }
 
+/* Row r of a weight times x. */
+static inline double world_product(const world *w, uint32_t weight, uint32_t r, const double *x)
+{
+    double sum = 0;
+    for (uint32_t c = 0; c < w->views[weight].n_cols; c++) sum += world_weight(w, weight, r, c) * x[c];
+    return sum;
+}
+
 /* All weights must exist before the tape begins. */
 static inline void world_begin(world *w, const bt_limits *limits)
 {
