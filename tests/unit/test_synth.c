@@ -570,6 +570,35 @@ static void round_trip(const bt_tokenizer *t, const char *text, size_t n)
     bt_free(back);
 }
 
+static bt_tokenizer *make_tokenizer(const char *folder, const char *preset_name, const char *file)
+{
+    bt_synth_vocab v = preset(preset_name)->vocab(preset(preset_name)->numbers);
+    bt_tokenizer *t = NULL;
+    size_t size;
+    if (bt_synth_tokenizer(folder, &v, &e) != BT_OK) fail_msg("%s", e.message);
+    if (bt_tokenizer_open(folder, &t, &e) != BT_OK) fail_msg("%s", e.message);
+    bt_free(read_file(folder, file, &size));
+    assert_true(size <= bt_synth_tokenizer_bytes(&v));
+    return t;
+}
+
+/* Merges work; texts come back; the ids have no hole. */
+static void check_texts(const bt_tokenizer *t, const char *const *texts, size_t n_texts, size_t n_ids)
+{
+    int32_t *ids = NULL;
+    size_t n = 0;
+    assert_int_equal(bt_tokenizer_encode(t, " the the", 8, 0, &ids, &n, &e), BT_OK);
+    assert_true(n < 8);
+    bt_free(ids);
+    for (size_t i = 0; i < n_texts; i++) round_trip(t, texts[i], strlen(texts[i]));
+    for (int32_t id = 0; id < (int32_t)n_ids; id += 997) {
+        char *text = NULL;
+        assert_int_equal(bt_tokenizer_decode(t, &id, 1, BT_TEXT_SPECIAL, &text, &n, &e), BT_OK);
+        assert_true(n > 0);
+        bt_free(text);
+    }
+}
+
 static void check_tokenizer(const char *name, size_t n_ids, int32_t im_start, int32_t think)
 {
     static const char *const texts[] = {
@@ -581,14 +610,7 @@ static void check_tokenizer(const char *name, size_t n_ids, int32_t im_start, in
         "12345678 aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \x01\x7f",
     };
     char *folder = unit_make_folder();
-    bt_synth_vocab v = preset(name)->vocab(preset(name)->numbers);
-    bt_tokenizer *t = NULL;
-    if (bt_synth_tokenizer(folder, &v, &e) != BT_OK) fail_msg("%s", e.message);
-    if (bt_tokenizer_open(folder, &t, &e) != BT_OK) fail_msg("%s", e.message);
-    size_t size;
-    char *json = read_file(folder, "tokenizer.json", &size);
-    assert_true(size <= bt_synth_tokenizer_bytes(&v));
-    bt_free(json);
+    bt_tokenizer *t = make_tokenizer(folder, name, "tokenizer.json");
     assert_int_equal(bt_tokenizer_n_vocab(t), n_ids);
     assert_int_equal(bt_tokenizer_find(t, "<|ifm|begin_of_text|>"), 0);
     assert_int_equal(bt_tokenizer_find(t, "<|ifm|endoftext|>"), 1);
@@ -611,16 +633,7 @@ static void check_tokenizer(const char *name, size_t n_ids, int32_t im_start, in
     assert_int_equal(n, 2);
     assert_int_equal(ids[1], think);
     bt_free(ids);
-    assert_int_equal(bt_tokenizer_encode(t, " the the", 8, 0, &ids, &n, &e), BT_OK);
-    assert_true(n < 8); /* merges work */
-    bt_free(ids);
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) round_trip(t, texts[i], strlen(texts[i]));
-    for (int32_t id = 0; id < (int32_t)n_ids; id += 997) { /* no hole in the ids */
-        char *text = NULL;
-        assert_int_equal(bt_tokenizer_decode(t, &id, 1, BT_TEXT_SPECIAL, &text, &n, &e), BT_OK);
-        assert_true(n > 0);
-        bt_free(text);
-    }
+    check_texts(t, texts, sizeof texts / sizeof *texts, n_ids);
     bt_tokenizer_close(t);
     unit_remove_folder(folder);
     free(folder);
@@ -637,13 +650,7 @@ static void check_tiktoken(const char *name, const char *turn_end)
         "12345678 aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa \x01\x7f",
     };
     char *folder = unit_make_folder();
-    bt_synth_vocab v = preset(name)->vocab(preset(name)->numbers);
-    bt_tokenizer *t = NULL;
-    if (bt_synth_tokenizer(folder, &v, &e) != BT_OK) fail_msg("%s", e.message);
-    if (bt_tokenizer_open(folder, &t, &e) != BT_OK) fail_msg("%s", e.message);
-    size_t size, n;
-    bt_free(read_file(folder, "tiktoken.model", &size));
-    assert_true(size <= bt_synth_tokenizer_bytes(&v));
+    bt_tokenizer *t = make_tokenizer(folder, name, "tiktoken.model");
     assert_int_equal(bt_tokenizer_n_vocab(t), 163840);
     assert_int_equal(bt_tokenizer_find(t, "[BOS]"), 163584);
     assert_int_equal(bt_tokenizer_find(t, "[EOS]"), 163585);
@@ -653,20 +660,12 @@ static void check_tiktoken(const char *name, const char *turn_end)
     assert_true(bt_tokenizer_is_added(t, 163586));
     assert_false(bt_tokenizer_is_added(t, 163583));
     int32_t *ids = NULL;
+    size_t n = 0;
     assert_int_equal(bt_tokenizer_encode(t, turn_end, strlen(turn_end), BT_TEXT_SPECIAL, &ids, &n, &e), BT_OK);
     assert_int_equal(n, 1);
     assert_int_equal(ids[0], 163586);
     bt_free(ids);
-    assert_int_equal(bt_tokenizer_encode(t, " the the", 8, 0, &ids, &n, &e), BT_OK);
-    assert_true(n < 8);
-    bt_free(ids);
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) round_trip(t, texts[i], strlen(texts[i]));
-    for (int32_t id = 0; id < 163840; id += 997) {
-        char *text = NULL;
-        assert_int_equal(bt_tokenizer_decode(t, &id, 1, BT_TEXT_SPECIAL, &text, &n, &e), BT_OK);
-        assert_true(n > 0);
-        bt_free(text);
-    }
+    check_texts(t, texts, sizeof texts / sizeof *texts, 163840);
     bt_tokenizer_close(t);
     unit_remove_folder(folder);
     free(folder);
