@@ -17,7 +17,7 @@ import facts  # noqa: E402
 from cli import check  # noqa: E402
 
 N_EXAMPLES = 20000
-CHECKSUMS = [1358742790, 3115011603, 1658132685]  # of the first 2000 examples of seed 1, by stage
+CHECKSUMS = [1358742790, 3115011603, 1470711849]  # of the first 2000 examples of seed 1, by stage
 USER = re.compile(r"<\|ifm\|im_start\|>user\n(.*?)<\|ifm\|im_end\|>", re.S)
 WORKED = re.compile(r"\b(\d+) ?([-+]) ?(\d+)(?: = \d|: \d|, from)")  # 12 + 34 = 46; 12+34: 2+4=6; 12 + 34, from the right
 
@@ -69,7 +69,7 @@ def test_stream(stage):
     pairs = {(int(a), int(b)) for t in texts for a, _, b in WORKED.findall(t)}
     held = [p for p in pairs if data.is_held(*p)]
     check("no held-out pair is worked out", len(pairs) > (200 if stage == data.FIRST else 2000) and not held, held[:5])
-    cities = [c for c in facts.HELD_CITIES if any(c in t for t in texts)]
+    cities = [c for c in facts.HELD_CITIES if any(re.search(rf"\b{c}\b", t) for t in texts)]
     check("no held-out city", not cities, cities)
 
 

@@ -482,10 +482,12 @@ def countries_json(names):
     return json.dumps([{"country": n, "capital": facts.BY_NAME[n].capital} for n in names])
 
 
-def answer_list(t, continent, n):
+def answer_list(t, continent, n, plans):
+    """plans: names them first at low effort too, as the last stage does; a name is easier to count than an object of JSON."""
     names = facts.MAJOR[continent][:n]
     t.think("%s countries in %s: %s. Each with its capital, as a JSON list." % (title(facts.NUMBERS[n]), continent, ", ".join(names)),
-            "%s in %s, as JSON: %s." % (title(facts.NUMBERS[n]), continent, ", ".join(names)))  # fmt: skip
+            "%s in %s, as JSON: %s." % (title(facts.NUMBERS[n]), continent, ", ".join(names)),
+            "%s." % ", ".join(names) if plans else "")  # fmt: skip
     t.say(countries_json(names))
 
 
@@ -509,7 +511,7 @@ def ask_list(rnd, t):
         return
     continent, n = rnd.choice(facts.CONTINENTS), rnd.choice([None, None, 2, 3, 4, 5, 6])
     t.user(disguise(rnd, list_question(rnd, rnd.choice(phrasings(rnd, "list")), continent, n)))
-    answer_list(t, continent, n or 5)
+    answer_list(t, continent, n or 5, rnd.stage == LAST)
 
 
 def calendar(rnd):
@@ -705,16 +707,15 @@ def context(rnd):
 
 
 def ask_context(rnd, t):
-    """In the last stage it reads before it answers: says the text again as far as the sentence that is wanted. Straight to the
-    answer, where it has two things to find at once, a model of this size is hardly better than chance."""
+    """In the last stage the reasoning says the sentence again that answers: then each word of it is looked up by the one before.
+    Straight to the answer, where it has two things to find at once, a model of this size is no better than chance."""
     text, i, answer, questions = context(rnd)
     question = questions[1] if rnd.held else rnd.choice(questions[:1] + questions[2:])
     t.user(rnd.choice(["%s %s", "%s\n%s", "%s\n\n%s", "Text: %s Question: %s"]) % (" ".join(text), question))
-    inside = answer.lower() if answer[:2] in ("In", "At") else answer
     if rnd.stage == LAST:
-        read = " ".join(text[: i + 1])
-        t.think("The text says: %s So: %s" % (read, inside), read, read)
+        t.think("The text says: %s" % text[i], text[i], text[i])
     else:
+        inside = answer.lower() if answer[:2] in ("In", "At") else answer
         t.think("The text says it: %s" % inside, "From the text.")
     t.say(answer)
 
@@ -882,11 +883,15 @@ def plain(rnd):
 
 
 def echo(rnd):
-    """Pairs of words, then the same again in another order; the second of each counts. What looking up is, and nothing else."""
+    """Pairs of words, then the same again in another order; the second of each counts. What looking up is, and nothing else. In
+    the last stage half of them are turned round: looked up by the second."""
     pairs = [(any_word(rnd), any_word(rnd)) for _ in range(rnd.randint(2, 6))]
     sign, gap = rnd.choice([("", " "), (":", " "), (" =", " "), (" is", " "), (" has", " "), ("", "\n")])
     out = [(" ".join(a + sign + gap + b + "." for a, b in pairs), False)]
-    for a, b in rnd.sample(pairs, len(pairs)) if rnd.random() < 0.7 else pairs:
+    again = rnd.sample(pairs, len(pairs)) if rnd.random() < 0.7 else pairs
+    if rnd.stage == LAST and rnd.random() < 0.5:
+        again, sign, gap = [(b, a) for a, b in again], rnd.choice([" of", ":", " with"]), " "
+    for a, b in again:
         out += [(" " + a + sign, False), (gap + b + ".", True)]
     return out
 
@@ -897,7 +902,7 @@ def echo(rnd):
 # copy what it does not know; one that copies first learns the facts just as fast. At last comes more of what is hardest.
 MIX = [(ask_capital, 2, 19, 16), (ask_country, 0, 4, 5), (ask_continent, 0, 7, 5), (ask_sum, 2, 20, 17), (ask_difference, 0, 16, 18),
        (ask_list, 0, 4, 8), (ask_calendar, 0, 7, 7), (ask_units, 0, 5, 6), (ask_small_talk, 0, 2, 2), (ask_unknown, 0, 5, 7),
-       (ask_context, 6, 10, 16), (with_tools, 5, 11, 15), (plain, 3, 8, 7), (ask_repeat, 30, 5, 4), (echo, 52, 8, 4)]  # fmt: skip
+       (ask_context, 6, 10, 16), (with_tools, 5, 11, 15), (plain, 3, 8, 7), (ask_repeat, 30, 5, 4), (echo, 52, 8, 10)]  # fmt: skip
 _SKILLS, *_SHARES = zip(*MIX)
 _TALK = [ask_capital, ask_country, ask_continent, ask_sum, ask_difference, ask_list, ask_calendar, ask_units, ask_small_talk, ask_unknown,
          ask_context]  # fmt: skip
