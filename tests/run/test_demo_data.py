@@ -17,7 +17,7 @@ import facts  # noqa: E402
 from cli import check  # noqa: E402
 
 N_EXAMPLES = 20000
-CHECKSUMS = [1358742790, 3115011603, 1470711849]  # of the first 2000 examples of seed 1, by stage
+CHECKSUMS = [1358742790, 3115011603, 153427982]  # of the first 2000 examples of seed 1, by stage
 USER = re.compile(r"<\|ifm\|im_start\|>user\n(.*?)<\|ifm\|im_end\|>", re.S)
 WORKED = re.compile(r"\b(\d+) ?([-+]) ?(\d+)(?: = \d|: \d|, from)")  # 12 + 34 = 46; 12+34: 2+4=6; 12 + 34, from the right
 

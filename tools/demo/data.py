@@ -828,6 +828,11 @@ def ask_calculator(rnd, t):
         question = rnd.choice(["What is %s %s %s?", "How much is %s %s %s?", "%s %s %s"]) % (a, word, b)
     else:
         question = phrase(rnd, "calculate", x=rnd.choice([expression, expression, a + sign + b]))
+    if rnd.stage == LAST and not rnd.held and rnd.random() < 0.2:
+        # Words that it never saw around the numbers: an expression begins and ends with a number, whatever the verb is.
+        question = rnd.choice(["{w} {x}.", "{w} {x}?", "{w} me {x}.", "What does {x} {w}?", "{x} {w}?", "Can you {w} {x}?"]).format(
+            x=expression, w=patchwork(rnd, 1).lower())
+        question = title(question)
     t.user(disguise(rnd, question))
     call_calculator(t, expression)
     tell_result(rnd, t, expression, result)
@@ -900,9 +905,9 @@ def echo(rnd):
 
 # skill, share of the examples in the first, the main and the last stage. A model that has learned facts first never learns to
 # copy what it does not know; one that copies first learns the facts just as fast. At last comes more of what is hardest.
-MIX = [(ask_capital, 2, 19, 16), (ask_country, 0, 4, 5), (ask_continent, 0, 7, 5), (ask_sum, 2, 20, 17), (ask_difference, 0, 16, 18),
-       (ask_list, 0, 4, 8), (ask_calendar, 0, 7, 7), (ask_units, 0, 5, 6), (ask_small_talk, 0, 2, 2), (ask_unknown, 0, 5, 7),
-       (ask_context, 6, 10, 16), (with_tools, 5, 11, 15), (plain, 3, 8, 7), (ask_repeat, 30, 5, 4), (echo, 52, 8, 10)]  # fmt: skip
+MIX = [(ask_capital, 2, 19, 15), (ask_country, 0, 4, 5), (ask_continent, 0, 7, 5), (ask_sum, 2, 20, 12), (ask_difference, 0, 16, 16),
+       (ask_list, 0, 4, 9), (ask_calendar, 0, 7, 6), (ask_units, 0, 5, 5), (ask_small_talk, 0, 2, 5), (ask_unknown, 0, 5, 9),
+       (ask_context, 6, 10, 19), (with_tools, 5, 11, 17), (plain, 3, 8, 7), (ask_repeat, 30, 5, 3), (echo, 52, 8, 8)]  # fmt: skip
 _SKILLS, *_SHARES = zip(*MIX)
 _TALK = [ask_capital, ask_country, ask_continent, ask_sum, ask_difference, ask_list, ask_calendar, ask_units, ask_small_talk, ask_unknown,
          ask_context]  # fmt: skip

@@ -55,7 +55,8 @@ def ask(o, q):
         chat = ["--messages", f.name, "--reasoning-effort", q.effort]
         if q.raw:
             prompt = call(o, ["render", o.model, *chat])
-            return json.loads(call(o, ["run", o.model, *greedy, "--special", "--json"], prompt))["text"]
+            # `run` drops one newline at the end of stdin, and the prompt ends in one.
+            return json.loads(call(o, ["run", o.model, *greedy, "--special", "--json"], prompt + "\n"))["text"]
         return json.loads(call(o, ["run", o.model, "--chat", *greedy, *chat, "--json"]))["message"]
 
 
