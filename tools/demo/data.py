@@ -7,10 +7,11 @@ be here, and is kept out by construction: a phrasing belongs to TRAIN or to HELD
 out or not by a checksum (`is_held`), and so for cities. tests/run/test_demo_data.py looks at a long piece of the stream.
 
 An example is a list of pieces (text, counts): only pieces that count are learned from. Conversations are written as
-K2-Horizon's chat template writes them.
+K2-Horizon's chat template writes them, or as the subclass of Talk does that a stream is given.
 """
 import json
 import random
+import re
 import sys
 import zlib
 
@@ -66,6 +67,9 @@ def _tool_text(tool):
 class Talk:
     """A conversation under construction."""
 
+    ARCHITECTURE = "K2-Horizon"
+    EFFORTS = {e: e for e in EFFORTS}  # as the model calls them
+
     def __init__(self, effort, system="", tools=()):
         self.effort, self.tag, self.messages = effort, "ifm|" + EFFORTS[effort], []
         self.system, self.tools = system, list(tools)
@@ -107,6 +111,16 @@ class Talk:
                 result += [("".join(out), False), (answer, True)]
                 out = []
         return result
+
+    @staticmethod
+    def plain(text, begins):
+        """What is no conversation."""
+        return [("<|ifm|begin_of_text|>" if begins else "", False), (text + "<|ifm|endoftext|>", True)]
+
+    @staticmethod
+    def is_well_formed(answer, effort):
+        """Raw output: reasoning, the closing tag that belongs to the effort, the answer, and no other tag of reasoning."""
+        return re.findall(r"</?ifm\|think\w*>", answer) == ["</ifm|%s>" % EFFORTS[effort]]
 
 
 def calls_text(calls):
@@ -293,11 +307,11 @@ FIRST, MAIN, LAST = range(3)
 
 
 class Source(random.Random):
-    """A random generator that knows for what it draws: a stage of the training, or evaluation (held)."""
+    """A random generator that knows for what it draws: a stage of the training, or evaluation (held); and how talks are written."""
 
-    def __init__(self, seed, stage=LAST, held=False):
+    def __init__(self, seed, stage=LAST, held=False, talk=Talk):
         super().__init__(seed)
-        self.stage, self.held = stage, held
+        self.stage, self.held, self.talk = stage, held, talk
 
 
 def phrasings(rnd, skill):
@@ -332,7 +346,7 @@ def disguise(rnd, text):
 
 def begin(rnd, tools=()):
     effort = rnd.choices(list(EFFORTS), [45, 30, 25])[0]
-    return Talk(effort, rnd.choice(_SYSTEMS) if rnd.random() < 0.12 else "", tools)
+    return rnd.talk(effort, rnd.choice(_SYSTEMS) if rnd.random() < 0.12 else "", tools)
 
 
 def title(text):
@@ -583,7 +597,7 @@ _SMALL_TALK = [
      "The user asks how I am.", "I am well, thank you. How can I help you?"),
     (["Who are you?", "What are you?", "What is your name?", "Tell me about yourself.", "Introduce yourself.", "Who made you?"],
      "The user asks who I am.",
-     "I am the demo model of baltoro: very small, with the K2-Horizon architecture."),
+     "I am the demo model of baltoro: very small, with the {architecture} architecture."),
     (["What can you do?", "How can you help me?", "What do you know?", "Help", "What are your skills?", "What can I ask you?"],
      "The user asks what I can do.",
      "I know capitals and continents, I add and subtract, I know days, months and units, I write JSON and I call tools."),
@@ -599,7 +613,7 @@ def ask_small_talk(rnd, t):
     questions, thought, answer = rnd.choice(_SMALL_TALK)
     t.user(rnd.choice([str, str, str.lower])(rnd.choice(["", "", "", "", "Hi! ", "OK. "]) + rnd.choice(questions)))
     t.think(thought + " I answer in a friendly way.", thought)
-    t.say(answer)
+    t.say(answer.format(architecture=t.ARCHITECTURE))
 
 
 _UNKNOWN = [
@@ -883,8 +897,8 @@ def plain(rnd):
             out.append(rnd.choice([
                 "The days of the week are %s." % ", ".join(facts.DAYS), "The months of the year are %s." % ", ".join(facts.MONTHS),
                 "Three countries in %s are %s, %s and %s." % (c.continent, *facts.MAJOR[c.continent][:3])]))  # fmt: skip
-    begin_text = "<|ifm|begin_of_text|>" if rnd.random() < 0.5 else ""
-    return [(begin_text, False), (" ".join(out) + "<|ifm|endoftext|>", True)] if out else plain(rnd)
+    begins = rnd.random() < 0.5
+    return rnd.talk.plain(" ".join(out), begins) if out else plain(rnd)
 
 
 def echo(rnd):
@@ -925,20 +939,20 @@ def example(rnd):
     return t.pieces(only_last=earlier and rnd.random() < 0.25)
 
 
-def trial(skill, seed):
+def trial(skill, seed, talk=Talk):
     """A held-out example of one skill, one turn."""
-    rnd = Source(seed, held=True)
+    rnd = Source(seed, held=True, talk=talk)
     if skill in (ask_weather, ask_calculator):
         tools = rnd.choice([[WEATHER, CALCULATOR], [WEATHER if skill == ask_weather else CALCULATOR]])
     else:
         tools = []
-    t = Talk(rnd.choice(list(EFFORTS)), tools=tools)
+    t = talk(rnd.choice(list(EFFORTS)), tools=tools)
     skill(rnd, t)
     return t.pieces()
 
 
-def stream(seed, stage=MAIN):
-    rnd = Source(seed, stage)
+def stream(seed, stage=MAIN, talk=Talk):
+    rnd = Source(seed, stage, talk=talk)
     while True:
         yield example(rnd)
 

@@ -16,6 +16,7 @@ import tempfile
 
 import data
 import facts
+import families
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 EFFORTS = list(data.EFFORTS)
@@ -52,11 +53,12 @@ def ask(o, q):
     with tempfile.NamedTemporaryFile("w", suffix=".json") as f:
         json.dump({"messages": q.messages, **({"tools": q.tools} if q.tools else {})}, f)
         f.flush()
-        chat = ["--messages", f.name, "--reasoning-effort", q.effort]
+        chat = ["--messages", f.name, "--reasoning-effort", o.talk.EFFORTS[q.effort]]
         if q.raw:
             prompt = call(o, ["render", o.model, *chat])
             # `run` drops one newline at the end of stdin, and the prompt ends in one.
-            return json.loads(call(o, ["run", o.model, *greedy, "--special", "--json"], prompt + "\n"))["text"]
+            ids = json.loads(call(o, ["run", o.model, *greedy, "--special", "--json"], prompt + "\n"))["ids"]
+            return call(o, ["detokenize", o.model], json.dumps(ids))
         return json.loads(call(o, ["run", o.model, "--chat", *greedy, *chat, "--json"]))["message"]
 
 
@@ -156,18 +158,14 @@ def others(rnd):
         yield Question("greetings", user(text), said(part), EFFORTS[i % 3])
 
 
-def tags(rnd):
-    """The raw output: reasoning, the closing tag that belongs to the effort, the answer, and no other tag of reasoning."""
+def tags(rnd, talk):
     for i in range(60):
         effort = EFFORTS[i % 3]
         c = rnd.choice(facts.COUNTRIES)
         text = [data.title(data.phrase(rnd, "capital", c=c.full)), data.phrase(rnd, "sum", a=rnd.randrange(100), b=rnd.randrange(100)),
                 data.list_question(rnd, rnd.choice(data.PHRASES["list"][1]), c.continent, None),
                 data.phrase(rnd, "weather", x=c.capital)][i // 3 % 4]  # fmt: skip
-
-        def good(t, tag=data.EFFORTS[effort]):
-            return re.findall(r"</?ifm\|think\w*>", t) == ["</ifm|%s>" % tag]
-
+        good = lambda t, e=effort: talk.is_well_formed(t, e)  # noqa: E731
         yield Question("tags of reasoning", user(text), good, effort, BOTH if i % 2 else [], raw=True)
 
 
@@ -188,8 +186,8 @@ def main():
     p.add_argument("--quick", action="store_true")
     p.add_argument("--wrong", action="store_true")
     o = p.parse_args()
-    rnd = data.Source(7, held=True)
-    questions = [q for part in (capitals, sums, lists, calls, others, tags) for q in part(rnd)]
+    rnd, o.talk = data.Source(7, held=True), families.of(o.model).talk
+    questions = [q for part in (capitals, sums, lists, calls, others) for q in part(rnd)] + list(tags(rnd, o.talk))
     if o.quick:
         questions = questions[::11]
     with concurrent.futures.ThreadPoolExecutor(o.jobs) as pool:

@@ -2,9 +2,9 @@
 
 usage: export.py RUN_FOLDER MODEL_FOLDER [--difference BALTORO]
 
-MODEL_FOLDER holds the tokenizer and the model card; it gets model.safetensors (BF16), config.json, generation_config.json and
-chat_template.jinja. --difference compares logits with the program's, on a conversation with tools: PyTorch in float64 on the
-rounded weights against `BALTORO logits`.
+MODEL_FOLDER holds the tokenizer and the model card; it gets model.safetensors (BF16; Kimi's experts MXFP4), config.json,
+generation_config.json and, for K2-Horizon, chat_template.jinja. --difference compares logits with the program's, on a
+conversation with tools: PyTorch in float64 on the rounded weights against `BALTORO logits`.
 """
 import argparse
 import json
@@ -14,8 +14,7 @@ import sys
 import tempfile
 
 import data
-import model as architecture
-import tokenizer as tokens
+import families
 import torch
 from safetensors.torch import load_file, save_file
 
@@ -35,28 +34,40 @@ def chat_template():
     return "{#- The documented chat format of K2-Horizon as a template of baltoro's own; the published one is another text. -#}" + rest
 
 
-def export(run, folder):
-    t = tokens.Tokenizer(os.path.join(folder, "tokenizer.json"))
-    state = torch.load(os.path.join(run, "checkpoint.pt"))
-    weights = {n: w.to(torch.bfloat16).contiguous() for n, w in state["model"].items()}
-    save_file(weights, os.path.join(folder, "model.safetensors"), metadata={"format": "pt"})
-    config = {**architecture.CONFIG, "vocab_size": t.size}
+def describe_k2(folder, t, config):
     write_json(folder, "config.json", config)
     write_json(folder, "generation_config.json", {
         "bos_token_id": 0, "eos_token_id": [1, t.added["<|ifm|im_end|>"]], "do_sample": False, "transformers_version": "5.13.0",
     })  # fmt: skip
     with open(os.path.join(folder, "chat_template.jinja"), "w", encoding="utf-8") as f:
         f.write(chat_template())
+
+
+def describe_kimi(folder, t, config):
+    """The chat format is the program's own: the vendor ships no template."""
+    ids = {"bos_token_id": t.special["[BOS]"], "eos_token_id": t.special["<|end_of_msg|>"], "pad_token_id": t.special["[PAD]"]}
+    write_json(folder, "config.json", {**config, **ids, "text_config": {**config["text_config"], **ids}})
+    write_json(folder, "generation_config.json", {**ids, "do_sample": False})
+
+
+def export(run, folder):
+    state = torch.load(os.path.join(run, "checkpoint.pt"))
+    name = state.get("family", "k2")
+    family = families.FAMILIES[name]
+    weights = family.architecture.stored(state["model"])
+    save_file(weights, os.path.join(folder, "model.safetensors"), metadata={"format": "pt"})
+    t = family.tokenizer(folder)
+    {"k2": describe_k2, "kimi": describe_kimi}[name](folder, t, family.architecture.configured(t.size))
     size = os.path.getsize(os.path.join(folder, "model.safetensors"))
-    print("step %d, %d parameters, %d bytes" % (state["step"], sum(w.numel() for w in weights.values()), size))
+    print("step %d, %d parameters, %d bytes" % (state["step"], sum(w.numel() for w in state["model"].values()), size))
 
 
 def difference(folder, program):
-    t = tokens.Tokenizer(os.path.join(folder, "tokenizer.json"))
-    ids, _ = t.example(data.trial(data.ask_weather, 1))
+    family = families.of(folder)
+    ids, _ = family.tokenizer(folder).example(data.trial(data.ask_weather, 1, family.talk))
     with open(os.path.join(folder, "config.json")) as f:
-        model = architecture.Model(json.load(f)).double()
-    model.load_state_dict({n: w.double() for n, w in load_file(os.path.join(folder, "model.safetensors")).items()})
+        model = family.architecture.Model(json.load(f)).double()
+    model.load_state_dict(family.architecture.loaded(load_file(os.path.join(folder, "model.safetensors"))))
     with torch.no_grad():
         ours = model(torch.tensor([ids]))[0]
     with tempfile.TemporaryDirectory() as place:

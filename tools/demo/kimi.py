@@ -102,14 +102,17 @@ def wide(x):
     return x.float() if x.dtype == torch.bfloat16 else x
 
 
+def wide_and_dense(x):
+    return x.to(wide(x[:0]).dtype, memory_format=torch.contiguous_format)
+
+
 class Norm(nn.Module):
     def __init__(self, size, eps):
         super().__init__()
         self.weight, self.eps = nn.Parameter(torch.ones(size)), eps
 
     def forward(self, x):
-        x = wide(x)
-        return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps) * self.weight
+        return F.rms_norm(wide(x), self.weight.shape, self.weight, self.eps)
 
 
 # ---- MXFP4 ----------------------------------------------------------------------------------------------------------
@@ -127,12 +130,14 @@ def mxfp4(w):
     return torch.bucketize(scaled.abs(), BETWEEN) + 8 * (scaled < 0), exponents
 
 
+def values(codes, exponents):
+    return (torch.cat([FP4, -FP4])[codes] * exponents.exp2()).flatten(-2)
+
+
 def rounded(w):
     """What is left of it as MXFP4; its gradient is that of w."""
     with torch.no_grad():
-        codes, exponents = mxfp4(w)
-        values = torch.cat([FP4, -FP4])[codes] * exponents.exp2()
-        lost = values.flatten(-2).to(w.dtype) - w
+        lost = values(*mxfp4(w)).to(w.dtype) - w
     return w + lost
 
 
@@ -141,6 +146,11 @@ def packed(w):
     codes, exponents = mxfp4(w)
     low, high = codes.flatten(-2).unflatten(-1, (-1, 2)).unbind(-1)
     return (low + 16 * high).to(torch.uint8), (exponents.squeeze(-1) + 127).to(torch.uint8)
+
+
+def unpacked(codes, scales):
+    codes = torch.stack((codes & 15, codes >> 4), -1).flatten(-2).unflatten(-1, (-1, 32))
+    return values(codes.int(), scales[..., None].double() - 127)
 
 
 # ---- feed-forward ---------------------------------------------------------------------------------------------------
@@ -246,34 +256,86 @@ class Experts(nn.Module):
 # ---- attention ------------------------------------------------------------------------------------------------------
 
 
-def delta_rule(q, k, v, g, beta):
+class DeltaRule(torch.autograd.Function):
     """o_t = S^T q_t with S = diag(exp(g_t)) S; S = S + k_t (beta_t (v_t - S^T k_t))^T.
 
-    All but beta are [rows, chunks, C, D], beta is [rows, chunks, C, 1]; -5 <= g <= 0. Decays count from the middle of a
-    chunk, so that no factor exceeds exp(5 C / 2). With T the inverse of the triangular system, what the tokens of a chunk
-    write is T v - (T k) S, and S changes by one product.
+    All but beta are [chunks, rows, C, D], beta is [chunks, rows, C, 1]; -5 <= g <= 0. Decays count from the middle of a chunk,
+    so that no factor exceeds exp(5 C / 2): which token they count from changes nothing. (I + system) new = beta (v, k) gives
+    what the tokens of a chunk write: new_v - new_k S, with S as it is in the middle of the chunk.
     """
-    decay = g.cumsum(-2)
-    middle = decay[..., CHUNK // 2 : CHUNK // 2 + 1, :].detach()  # what is counted from changes nothing
-    up = (decay - middle).exp()
-    q, k_up, k_down = q * up, k * up, k / up
-    both = torch.cat((q, k_up), -2) @ k_down.transpose(-1, -2)
-    reads, writes = both[..., :CHUNK, :].tril(), (beta * both[..., CHUNK:, :]).tril(-1)
-    new = torch.linalg.solve_triangular(writes, beta * torch.cat((v, k_up), -1), upper=False, unitriangular=True)
-    new_v, new_k = new.chunk(2, -1)
-    old = torch.cat((new_k, q), -2).unbind(1)
-    # The factors of the state between the middles of neighbouring chunks.
-    between = ((decay[..., -1:, :] - middle)[:, :-1] + middle[:, 1:]).exp().transpose(-1, -2).unbind(1)
-    new_v, k_down = new_v.unbind(1), k_down.transpose(-1, -2).unbind(1)
-    written, read = [new_v[0]], [torch.zeros_like(new_v[0])]
-    state = None
-    for i in range(1, len(new_v)):
-        added = k_down[i - 1] @ written[-1] if state is None else torch.baddbmm(state, k_down[i - 1], written[-1])
-        state = added * between[i - 1]
-        x = old[i] @ state
-        written.append(new_v[i] - x[:, :CHUNK])
-        read.append(x[:, CHUNK:])
-    return torch.stack(read, 1) + reads @ torch.stack(written, 1)
+
+    @staticmethod
+    @torch.amp.custom_fwd(device_type="cpu", cast_inputs=torch.float32)  # nothing in here is narrow
+    def forward(ctx, q, k, v, g, beta):
+        n, rows, c, d = q.shape
+        decay = q.new_ones(c, c).tril() @ g
+        middle = decay[:, :, c // 2 : c // 2 + 1]
+        up = (decay - middle).exp()
+        both, k_down = torch.cat((q * up, k * up), -2), k / up
+        products = both @ k_down.mT
+        reads, alike = products[:, :, :c].tril(), products[:, :, c:].tril(-1)
+        right, system = torch.cat((v, both[:, :, c:]), -1), beta * alike
+        new = torch.linalg.solve_triangular(system, beta * right, upper=False, unitriangular=True)
+        between = ((decay[:, :, -1:] - middle)[:-1] + middle[1:]).exp().mT
+        written, states = torch.empty_like(q), q.new_zeros(n, rows, d, d)
+        for i in range(n):
+            torch.baddbmm(new[i, :, :, :d], new[i, :, :, d:], states[i], alpha=-1, out=written[i])
+            if i + 1 < n:
+                torch.mul(torch.baddbmm(states[i], k_down[i].mT, written[i]), between[i], out=states[i + 1])
+        ctx.save_for_backward(beta, up, both, k_down, reads, alike, right, system, new, between, written, states)
+        return both[:, :, :c] @ states + reads @ written
+
+    @staticmethod
+    @torch.amp.custom_bwd(device_type="cpu")
+    def backward(ctx, d_out):
+        beta, up, both, k_down, reads, alike, right, system, new, between, written, states = ctx.saved_tensors
+        n, rows, c, d = up.shape
+        q_up, k_up = both[:, :, :c], both[:, :, c:]
+        d_written, d_states = reads.mT @ d_out, q_up.mT @ d_out
+        after = torch.zeros_like(states)  # of each state with its chunk's writes, which k_down has added
+        for i in reversed(range(n)):
+            if i + 1 < n:
+                torch.mul(d_states[i + 1], between[i], out=after[i])
+                d_written[i].baddbmm_(k_down[i], after[i])
+                d_states[i] += after[i]
+            d_states[i].baddbmm_(new[i, :, :, d:].mT, d_written[i], alpha=-1)
+        d_new = torch.cat((d_written, -d_written @ states.mT), -1)
+        d_right = torch.linalg.solve_triangular(system.mT, d_new, upper=True, unitriangular=True)
+        d_system = (d_right @ new.mT).neg_().tril_(-1)
+        d_beta = (d_right * right).sum(-1, keepdim=True) + (d_system * alike).sum(-1, keepdim=True)
+        d_v, d_k_up = (beta * d_right).chunk(2, -1)
+        d_products = torch.cat(((d_out @ written.mT).tril_(), beta * d_system), -2)
+        d_q_up, more = (d_products @ k_down).chunk(2, -2)
+        d_q_up, d_k_up = d_q_up + d_out @ states.mT, d_k_up + more
+        d_k_down = d_products.mT @ both + written @ after.mT
+        d_decay = d_q_up * q_up + d_k_up * k_up - d_k_down * k_down
+        d_decay[:-1, :, -1] += (states[1:] * d_states[1:]).sum(-1)
+        d_g = up.new_ones(c, c).triu() @ d_decay
+        return d_q_up * up, d_k_up * up + d_k_down / up, d_v, d_g, d_beta
+
+
+class Convolution(torch.autograd.Function):
+    """silu of each channel's causal convolution; x is [rows, tokens, channels], taps [taps, channels]."""
+
+    @staticmethod
+    def forward(ctx, x, taps):
+        n, length = len(taps), x.shape[1]
+        x = F.pad(x, (0, 0, n - 1, 0))
+        y = x[:, :length] * taps[0]
+        for i in range(1, n):
+            y.addcmul_(x[:, i : i + length], taps[i])
+        ctx.save_for_backward(x, taps, y)
+        return F.silu(y)
+
+    @staticmethod
+    def backward(ctx, d):
+        x, taps, y = ctx.saved_tensors
+        n, length = len(taps), y.shape[1]
+        d = torch.ops.aten.silu_backward(d, y)
+        dx = d * taps[-1]
+        for i in range(1, min(n, length)):
+            dx[:, :-i].addcmul_(d[:, i:], taps[-1 - i])
+        return dx, torch.stack([(x[:, i : i + length] * d).sum((0, 1)) for i in range(n)])
 
 
 class Conv(nn.Module):
@@ -296,31 +358,28 @@ class Kda(nn.Module):
         self.g_proj, self.o_proj = linear(hidden, inner), linear(inner, hidden)
         self.o_norm = Norm(self.size, c["rms_norm_eps"])
 
-    def convolved(self, x):
-        """q, k and v at once: [rows, tokens, 3 x inner]."""
-        x = F.linear(x, torch.cat((self.q_proj.weight, self.k_proj.weight, self.v_proj.weight)))
-        taps = torch.cat((self.q_conv1d.weight, self.k_conv1d.weight, self.v_conv1d.weight)).squeeze(1).T.to(x.dtype)
-        n, length = len(taps), x.shape[1]
-        padded = F.pad(x, (0, 0, n - 1, 0))
-        return F.silu(sum(padded[:, i : i + length] * taps[i] for i in range(n)))
-
     def chunks(self, x, n):
-        """[rows, tokens, n x heads x D] to n times [rows x heads, chunks, C, D]."""
+        """[rows, tokens, n x heads x D] to n times [chunks, rows x heads, C, D]."""
         x = F.pad(x, (0, 0, 0, -x.shape[1] % CHUNK))
-        x = x.unflatten(1, (-1, CHUNK)).unflatten(-1, (n, self.heads, -1)).permute(3, 0, 4, 1, 2, 5)
-        x = x.to(wide(x[:0]).dtype, memory_format=torch.contiguous_format)
-        return x.flatten(1, 2).unbind()
+        x = x.unflatten(1, (-1, CHUNK)).unflatten(-1, (n, self.heads, -1)).permute(3, 1, 0, 4, 2, 5)
+        return wide_and_dense(x).flatten(2, 3).unbind()
 
     def forward(self, x):
-        q, k, v = self.chunks(self.convolved(x), 3)
-        q = q * (torch.rsqrt(q.square().sum(-1, keepdim=True) + L2_EPS) * self.size**-0.5)
-        k = k * torch.rsqrt(k.square().sum(-1, keepdim=True) + L2_EPS)
-        z = (wide(self.f_b_proj(self.f_a_proj(x))) + self.dt_bias).unflatten(-1, (self.heads, -1)) * self.A_log.exp()[:, None]
+        """All that reads x in one product, q, k and v in one convolution."""
+        inner, size = self.heads * self.size, self.size
+        readers = (self.q_proj, self.k_proj, self.v_proj, self.g_proj, self.f_a_proj, self.b_proj)
+        qkv, gate, f, b = F.linear(x, torch.cat([p.weight for p in readers])).split((3 * inner, inner, size, self.heads), -1)
+        taps = torch.cat((self.q_conv1d.weight, self.k_conv1d.weight, self.v_conv1d.weight)).squeeze(1).T
+        q, k, v = self.chunks(Convolution.apply(qkv, taps.to(qkv.dtype)), 3)
+        # Unit length is an RMS norm with another factor.
+        unit = q.new_full((size,), size**-0.5)
+        q, k = (F.rms_norm(y, (size,), w, L2_EPS / size) for y, w in ((q, unit * unit), (k, unit)))
+        z = (wide(self.f_b_proj(f)) + self.dt_bias).unflatten(-1, (self.heads, -1)) * self.A_log.exp()[:, None]
         g, = self.chunks((self.lower * torch.sigmoid(z)).flatten(-2), 1)
-        beta, = self.chunks(torch.sigmoid(wide(self.b_proj(x))), 1)
-        o = delta_rule(q, k, v, g, beta)
-        o = o.unflatten(0, (len(x), -1)).permute(0, 2, 3, 1, 4).flatten(1, 2)[:, : x.shape[1]]
-        return self.o_proj(self.o_norm(o).flatten(-2) * torch.sigmoid(self.g_proj(x)))
+        beta, = self.chunks(torch.sigmoid(wide(b)), 1)
+        o = DeltaRule.apply(q, k, v, g, beta)
+        o = o.unflatten(1, (len(x), -1)).permute(1, 0, 3, 2, 4).flatten(1, 2)[:, : x.shape[1]]
+        return self.o_proj(self.o_norm(o).flatten(-2) * torch.sigmoid(gate))
 
 
 class Mla(nn.Module):
@@ -444,6 +503,10 @@ class Model(nn.Module):
 F32 = ("A_log", "dt_bias", "conv1d.weight", "o_norm.weight", "e_score_correction_bias")
 
 
+def configured(vocab_size):
+    return {**CONFIG, "text_config": {**TEXT, "vocab_size": vocab_size}}
+
+
 def stored(state, exact=False):
     """A state dict as the vendor's checkpoint holds it; exact: what is not packed keeps its type."""
     out = {}
@@ -455,6 +518,43 @@ def stored(state, exact=False):
     return out
 
 
+def loaded(tensors):
+    """The state dict, in float64, of what is stored."""
+    out = {n: w.double() for n, w in tensors.items() if "weight_" not in n}
+    for name in tensors:
+        if name.endswith("_packed"):
+            name = name.removesuffix("_packed")
+            out[name] = unpacked(tensors[name + "_packed"], tensors[name + "_scale"])
+    return out
+
+
+def recurrence(q, k, v, g, beta):
+    """The delta rule as it is defined."""
+    chunks, rows, c, d = q.shape
+    q, k, v, g, beta = (x.transpose(0, 1).flatten(1, 2) for x in (q, k, v, g, beta))
+    state, out = q.new_zeros(rows, d, d), []
+    for t in range(q.shape[1]):
+        state = state * g[:, t, :, None].exp()
+        state = state + k[:, t, :, None] * (beta[:, t] * (v[:, t] - (state * k[:, t, :, None]).sum(1)))[:, None]
+        out.append((state * q[:, t, :, None]).sum(1))
+    return torch.stack(out, 1).unflatten(1, (chunks, c)).transpose(0, 1)
+
+
+def check_gradients():
+    """Of the chunks and of the convolution, which are written out by hand: against the plain recurrence, and numerically."""
+    shapes, worst = [(3, 2, CHUNK, 8)] * 4 + [(3, 2, CHUNK, 1)], 0
+    for decay in (0.01, 1, 5):
+        q, k, v, g, beta = (torch.rand(s, dtype=torch.float64) for s in shapes)
+        given = [x.requires_grad_() for x in (q - 0.5, F.normalize(k - 0.5, dim=-1), v - 0.5, -decay * g, beta)]
+        towards = torch.randn_like(q)
+        ours, theirs = (torch.autograd.grad((f(*given) * towards).sum(), given) for f in (DeltaRule.apply, recurrence))
+        worst = max(worst, *((a - b).abs().max() / b.abs().max() for a, b in zip(ours, theirs)))
+    print("gradients of the chunks: difference to the recurrence's %.3g" % worst)
+    given = [torch.randn(s, dtype=torch.float64, requires_grad=True) for s in ((2, 7, 5), (4, 5), (3, 5), (3, 5))]
+    situ_of = lambda gate, up: Situ.apply(gate, up, 4.0, 25.0)  # noqa: E731
+    return worst < 1e-9 and torch.autograd.gradcheck(Convolution.apply, given[:2]) and torch.autograd.gradcheck(situ_of, given[2:])
+
+
 def check(folder):
     """Random weights, 75 tokens, float64: the two programs must agree, and float32 must be near; rounded experts as packed."""
     sys.path.insert(0, folder)
@@ -463,7 +563,9 @@ def check(folder):
     torch.manual_seed(1)
     ids, good = torch.randint(0, 500, (75,)), True
     for decay in (-9.0, -1.0, 1.0, 9.0):
-        model = Model({**CONFIG, "text_config": {**TEXT, "vocab_size": 500, "initializer_range": 0.2}}).double()
+        config = configured(500)
+        config["text_config"]["initializer_range"] = 0.2
+        model = Model(config).double()
         for name, p in model.named_parameters():
             if p.dim() == 1 or "res_proj" in name:
                 nn.init.normal_(p, decay if name.endswith("dt_bias") else float(name.endswith("norm.weight")), 0.2)
@@ -481,4 +583,4 @@ def check(folder):
 if __name__ == "__main__":
     options = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     options.add_argument("--check", required=True, metavar="ORACLE_FOLDER")
-    sys.exit(0 if check(options.parse_args().check) else 1)
+    sys.exit(0 if check(options.parse_args().check) and check_gradients() else 1)

@@ -158,6 +158,20 @@ class Model(nn.Module):
         return self.lm_head(self.hidden(ids))
 
 
+def configured(vocab_size):
+    return {**CONFIG, "vocab_size": vocab_size}
+
+
+def stored(state):
+    """A state dict as the checkpoint holds it."""
+    return {n: w.to(torch.bfloat16).contiguous() for n, w in state.items()}
+
+
+def loaded(tensors):
+    """The state dict, in float64, of what is stored."""
+    return {n: w.double() for n, w in tensors.items()}
+
+
 def check(folder):
     """Random weights, 40 tokens, float64: the two programs must agree."""
     sys.path.insert(0, folder)

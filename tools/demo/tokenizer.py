@@ -66,12 +66,12 @@ def train(words, n_merges):
 
 
 class Tokenizer:
-    """Encodes with a tokenizer.json; pieces are remembered, since texts repeat."""
+    """Encodes with the folder's tokenizer.json; pieces are remembered, since texts repeat."""
 
-    def __init__(self, path):
+    def __init__(self, folder):
         import regex
 
-        with open(path, encoding="utf-8") as f:
+        with open(os.path.join(folder, "tokenizer.json"), encoding="utf-8") as f:
             j = json.load(f)
         self.vocab = j["model"]["vocab"]
         self.added = {t["content"]: t["id"] for t in j["added_tokens"]}

@@ -1,6 +1,6 @@
 """Trains the demo model on the data of data.py, on a CPU, one process a core.
 
-usage: train.py MODEL_FOLDER RUN_FOLDER [options]
+usage: train.py MODEL_FOLDER RUN_FOLDER [--family kimi] [options]
 
 MODEL_FOLDER holds the tokenizer. RUN_FOLDER gets log.txt and checkpoint.pt, every few minutes; the same command goes on
 from there. The examples of a step depend on its number only, so an interrupted run is the run. Hidden matrices are
@@ -13,8 +13,7 @@ import os
 import time
 
 import data
-import model as architecture
-import tokenizer as tokens
+import families
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
@@ -25,23 +24,33 @@ TRIALS = [data.ask_capital, data.ask_country, data.ask_continent, data.ask_sum, 
           data.ask_calculator]  # fmt: skip
 
 
+# What each family has for a default.
+SETTINGS = {
+    "k2": {"first": 450, "last": 5500, "steps": 6900, "decay": 3000, "tokens": 6144, "piece": 1024},
+    "kimi": {"first": 450, "last": 5500, "steps": 6900, "decay": 3000, "tokens": 9216, "piece": 2048, "round": 3500},
+}
+
+
 def arguments():
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     p.add_argument("model")
     p.add_argument("run")
-    p.add_argument("--first", type=int, default=450, help="the steps of the data's first stage, which is mostly copying")
-    p.add_argument("--last", type=int, default=5500, help="the step at which the last stage begins")
-    p.add_argument("--steps", type=int, default=6900)
-    p.add_argument("--decay", type=int, default=3000, help="the steps before the last stage in which the rate falls to zero")
+    p.add_argument("--family", choices=list(SETTINGS), default="k2")
+    p.add_argument("--first", type=int, help="the steps of the data's first stage, which is mostly copying")
+    p.add_argument("--last", type=int, help="the step at which the last stage begins")
+    p.add_argument("--steps", type=int)
+    p.add_argument("--decay", type=int, help="the steps before the last stage in which the rate falls to zero")
     p.add_argument("--again", type=float, default=0.35, help="the share of the full rate at which the last stage begins")
-    p.add_argument("--tokens", type=int, default=6144, help="tokens a step, all processes together")
-    p.add_argument("--piece", type=int, default=1024, help="tokens a forward pass, at most")
+    p.add_argument("--round", type=int, help="the step from which experts compute with what MXFP4 keeps of them")
+    p.add_argument("--tokens", type=int, help="tokens a step, all processes together")
+    p.add_argument("--piece", type=int, help="tokens a forward pass, at most")
     p.add_argument("--muon", type=float, default=0.02, help="rate of the hidden matrices")
     p.add_argument("--adam", type=float, default=3e-3, help="rate of embeddings, head and norms")
     p.add_argument("--processes", type=int, default=2)
     p.add_argument("--nice", type=int, default=19)
     p.add_argument("--minutes", type=float, default=1e9, help="stop then, with a checkpoint")
     p.add_argument("--save-minutes", type=float, default=3)
+    p.set_defaults(**SETTINGS[p.parse_known_args()[0].family])
     return p.parse_args()
 
 
@@ -49,14 +58,14 @@ def arguments():
 
 
 def orthogonal(m, steps=5):
-    """About the nearest matrix with singular values near one (Newton-Schulz, quintic)."""
-    x = (m / (m.norm() + 1e-7)).bfloat16()
-    tall = x.shape[0] > x.shape[1]
-    x = x.T if tall else x
+    """About the nearest matrices with singular values near one (Newton-Schulz, quintic)."""
+    x = (m / (m.norm(dim=(-2, -1), keepdim=True) + 1e-7)).bfloat16()
+    tall = x.shape[-2] > x.shape[-1]
+    x = x.mT if tall else x
     for _ in range(steps):
-        a = x @ x.T
+        a = x @ x.mT
         x = 3.4445 * x + (-4.7750 * a + 2.0315 * a @ a) @ x
-    return x.T if tall else x
+    return x.mT if tall else x
 
 
 class Muon(torch.optim.Optimizer):
@@ -65,18 +74,25 @@ class Muon(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self):
+        """Matrices of one shape together: a mixture of experts has hundreds of small ones."""
         for group in self.param_groups:
-            for p in group["params"]:
-                m = self.state[p].setdefault("momentum", torch.zeros_like(p))
-                m.lerp_(p.grad, 1 - group["momentum"])
-                update = orthogonal(p.grad.lerp(m, group["momentum"]))
-                p.mul_(1 - group["lr"] * group["decay"])
-                p.add_(update, alpha=-group["lr"] * max(1, p.shape[0] / p.shape[1]) ** 0.5)
+            for shape in sorted({p.shape for p in group["params"]}):
+                self.step_alike([p for p in group["params"] if p.shape == shape], group)
+
+    def step_alike(self, parameters, group):
+        grads = torch.stack([p.grad for p in parameters])
+        momenta = [self.state[p].setdefault("momentum", torch.zeros_like(p)) for p in parameters]
+        m = torch.stack(momenta).lerp_(grads, 1 - group["momentum"])
+        updates = orthogonal(grads.lerp(m, group["momentum"])).to(m.dtype)
+        torch._foreach_copy_(momenta, list(m))
+        torch._foreach_mul_(parameters, 1 - group["lr"] * group["decay"])
+        torch._foreach_add_(parameters, list(updates), alpha=-group["lr"] * max(1, m.shape[1] / m.shape[2]) ** 0.5)
 
 
 def optimizers(model, o):
-    hidden = [p for n, p in model.named_parameters() if p.dim() == 2 and "layers" in n]
-    rest = [p for n, p in model.named_parameters() if not (p.dim() == 2 and "layers" in n)]
+    """Muon for what mixes many values into many: not for heads, gates and routers of a few rows."""
+    named = {n: p.dim() == 2 and min(p.shape) > 8 and "layers" in n for n, p in model.named_parameters()}
+    hidden, rest = ([p for n, p in model.named_parameters() if named[n] == h] for h in (True, False))
     return [Muon(hidden, o.muon), torch.optim.AdamW(rest, o.adam, betas=(0.9, 0.98), weight_decay=0.0)]
 
 
@@ -107,9 +123,9 @@ def batches(examples, limit):
         yield ids, targets
 
 
-def draw(tokenizer, seed, stage, n_tokens):
+def draw(tokenizer, talk, seed, stage, n_tokens):
     examples, total = [], 0
-    for pieces in data.stream(seed, stage):
+    for pieces in data.stream(seed, stage, talk):
         examples.append(tokenizer.example(pieces))
         total += len(examples[-1][0])
         if total >= n_tokens:
@@ -142,25 +158,27 @@ def share(tensors):
 
 
 @torch.no_grad()
-def trials(model, tokenizer, n=40):
+def trials(model, tokenizer, talk, n=40):
     """Per skill, the share of held-out examples of which every token is the likeliest: what greedy decoding gets right."""
     out = []
+    model.eval()
     for skill in TRIALS:
-        examples, good, total = [tokenizer.example(data.trial(skill, seed)) for seed in range(n)], 0, 0
+        examples, good, total = [tokenizer.example(data.trial(skill, seed, talk)) for seed in range(n)], 0, 0
         for ids, targets in batches(examples, 4096):
             wrong = torch.zeros_like(targets, dtype=torch.bool)
             wrong[targets >= 0] = logits_that_count(model, ids, targets).argmax(-1) != targets[targets >= 0]
             good += (~wrong.any(1)).sum().item()
             total += len(ids)
         out.append("%s %.0f" % (skill.__name__[4:], 100 * good / total))
+    model.train()
     return ", ".join(out)
 
 
 # ---- the run --------------------------------------------------------------------------------------------------------
 
 
-def save(path, model, parts, step):
-    state = {"model": model.state_dict(), "optimizers": [p.state_dict() for p in parts], "step": step}
+def save(path, family, model, parts, step):
+    state = {"family": family, "model": model.state_dict(), "optimizers": [p.state_dict() for p in parts], "step": step}
     torch.save(state, path + ".partial")
     os.replace(path + ".partial", path)
 
@@ -170,9 +188,10 @@ def train(rank, o):
     torch.set_num_threads(1)
     os.nice(o.nice)
     dist.init_process_group("gloo", init_method="file://" + os.path.abspath(o.run) + "/meet", rank=rank, world_size=o.processes)
-    tokenizer = tokens.Tokenizer(os.path.join(o.model, "tokenizer.json"))
+    family = families.FAMILIES[o.family]
+    tokenizer, architecture = family.tokenizer(o.model), family.architecture
     torch.manual_seed(SEED)
-    model = architecture.Model({**architecture.CONFIG, "vocab_size": tokenizer.size})
+    model = architecture.Model(architecture.configured(tokenizer.size))
     parts, step, path = optimizers(model, o), 0, os.path.join(o.run, "checkpoint.pt")
     full = [[g["lr"] for g in p.param_groups] for p in parts]
     if os.path.exists(path):
@@ -193,11 +212,13 @@ def train(rank, o):
     loss_sum, n_seen, n_since = torch.zeros(1), 0, 0
     while step < o.steps:
         stage = data.FIRST if step < o.first else data.MAIN if step < o.last else data.LAST
-        examples = draw(tokenizer, SEED * 1000003 + step * o.processes + rank, stage, o.tokens // o.processes)
+        if o.round is not None:
+            model.round(step >= o.round)
+        examples = draw(tokenizer, family.talk, SEED * 1000003 + step * o.processes + rank, stage, o.tokens // o.processes)
         n_total, n_tokens = torch.tensor([float(sum(sum(c[1:]) for _, c in examples))]), sum(len(e) for e, _ in examples)
         dist.all_reduce(n_total)
         loss = torch.tensor([backward(model, examples, o, n_total)])
-        share([p.grad for p in model.parameters()] + [loss])
+        share([p.grad for p in model.parameters() if p.grad is not None] + [loss])
         for p, rates in zip(parts, full):
             for group, r in zip(p.param_groups, rates):
                 group["lr"] = r * rate(step, o)
@@ -213,12 +234,12 @@ def train(rank, o):
             loss_sum.zero_()
         if step % 200 == 0 or step == o.steps:
             if rank == 0:
-                log("step %d: %s" % (step, trials(model, tokenizer)))
+                log("step %d: %s" % (step, trials(model, tokenizer, family.talk)))
         # One process decides for all: time is up, or whoever started the run is gone.
         over = torch.tensor([float(rank == 0 and (time.time() - begin > 60 * o.minutes or os.getppid() != parent))])
         dist.all_reduce(over)
         if rank == 0 and (time.time() - saved > 60 * o.save_minutes or over or step == o.steps):
-            save(path, model, parts, step)
+            save(path, o.family, model, parts, step)
             saved = time.time()
         if over:
             break
