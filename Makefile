@@ -169,7 +169,7 @@ define stamp
 	@printf '%s\n' '$(1)' | cmp -s - $@ || printf '%s\n' '$(1)' >$@
 endef
 
-FOR_USERS := all install uninstall clean help
+FOR_USERS := all demo install uninstall clean help
 DEPS      := build/dependencies-$(if $(filter-out $(FOR_USERS),$(MAKECMDGOALS)),test,build)
 build/dependencies-%: tools/install_deps.sh
 	$(Q)tools/install_deps.sh $*
@@ -188,14 +188,15 @@ $(BUILD)/sources: FORCE
 REAL   := build/real/smollm2-135m-instruct
 PROMPT ?= Once upon a time, in a village by the sea, there lived
 
-## demo: fetches a small real model (93 MB) and shows it writing English
+## demo: shows the small model of this repository completing, thinking, writing JSON and calling a tool
 .PHONY: demo
-demo: all $(REAL)/config.json
-	$(BUILD)/baltoro run $(REAL) -p '$(PROMPT)' -n 64 --temperature 0
+demo: all
+	@tools/demo/show.sh $(BUILD)/baltoro
 
-## real: the small real model as a Hugging Face folder in build/real/
+## real: fetches a real model (93 MB), lays it out as a Hugging Face folder in build/real/, and lets it write
 .PHONY: real
-real: $(REAL)/config.json
+real: all $(REAL)/config.json
+	$(BUILD)/baltoro run $(REAL) -p '$(PROMPT)' -n 64 --temperature 0
 
 $(REAL)/config.json: tools/real.sh tools/gguf_to_hf.py | $(DEPS)
 	tools/real.sh build && touch $@
@@ -262,11 +263,13 @@ LIBDIR ?= $(PREFIX)/lib
 SHARE  ?= $(PREFIX)/share
 BASH_FILE := $(SHARE)/bash-completion/completions/baltoro
 ZSH_FILE  := $(SHARE)/zsh/site-functions/_baltoro
+DEMO      := $(wildcard models/demo-k2/*)
 FISH_FILE := $(SHARE)/fish/vendor_completions.d/baltoro.fish
 MAN_FILE  := $(SHARE)/man/man1/baltoro.1
 PC_FILE   := $(LIBDIR)/pkgconfig/baltoro.pc
 INSTALLED  = $(PREFIX)/bin/baltoro $(PREFIX)/include/baltoro.h $(LIBDIR)/libbaltoro.a $(LIBDIR)/libbaltoro.so \
-             $(LIBDIR)/$(SO_NAME) $(LIBDIR)/$(SO_FILE) $(PC_FILE) $(MAN_FILE) $(BASH_FILE) $(ZSH_FILE) $(FISH_FILE)
+             $(LIBDIR)/$(SO_NAME) $(LIBDIR)/$(SO_FILE) $(PC_FILE) $(MAN_FILE) $(BASH_FILE) $(ZSH_FILE) $(FISH_FILE) \
+             $(DEMO:models/%=$(SHARE)/baltoro/%)
 
 define PC
 prefix=$(PREFIX)
@@ -274,7 +277,7 @@ libdir=$(LIBDIR)
 includedir=$(PREFIX)/include
 
 Name: baltoro
-Description: Runs K2-Horizon and Llama checkpoints on the CPU
+Description: Runs K2-Horizon, Kimi and Llama checkpoints on the CPU
 Version: $(VERSION)
 Cflags: -I$${includedir}
 Libs: -L$${libdir} -lbaltoro
@@ -294,7 +297,7 @@ $(BUILD)/share/_baltoro:     HELP := --completion zsh
 $(BUILD)/share/baltoro.fish: HELP := --completion fish
 
 put = install -D -m $(1) $(2) '$(DESTDIR)$(3)'
-## install: program, libraries, header, pkg-config file, man page, completions below DESTDIR and PREFIX
+## install: program, libraries, header, pkg-config file, demo model, man page, completions below DESTDIR and PREFIX
 .PHONY: install
 install: all $(PAGES:%=$(BUILD)/share/%)
 	$(file >$(BUILD)/share/baltoro.pc,$(PC))
@@ -309,11 +312,13 @@ install: all $(PAGES:%=$(BUILD)/share/%)
 	$(call put,644,$(BUILD)/share/baltoro.bash,$(BASH_FILE))
 	$(call put,644,$(BUILD)/share/_baltoro,$(ZSH_FILE))
 	$(call put,644,$(BUILD)/share/baltoro.fish,$(FISH_FILE))
+	$(foreach f,$(DEMO),$(call put,644,$(f),$(f:models/%=$(SHARE)/baltoro/%)) && )true
 
 ## uninstall: removes what install put there
 .PHONY: uninstall
 uninstall:
 	rm -f $(INSTALLED:%='$(DESTDIR)%')
+	rmdir '$(DESTDIR)$(SHARE)/baltoro/demo-k2' '$(DESTDIR)$(SHARE)/baltoro' 2>/dev/null || true
 
 ## clean: removes build/
 .PHONY: clean

@@ -41,6 +41,7 @@ lib/libbaltoro.so
 lib/libbaltoro.so.${version%%.*}
 lib/libbaltoro.so.$version
 lib/pkgconfig/baltoro.pc
+$(for f in models/demo-k2/*; do echo "share/baltoro/${f#models/}"; done)
 share/bash-completion/completions/baltoro
 share/fish/vendor_completions.d/baltoro.fish
 share/man/man1/baltoro.1
@@ -61,6 +62,8 @@ root=$dir/prefix
 export PKG_CONFIG_PATH=$root/lib/pkgconfig
 expect 'make install with PREFIX' run_make install PREFIX="$root"
 expect 'the program runs' "$root/bin/baltoro" help
+expect 'without a model it finds the demo model beside it' grep -q "$root/share/baltoro/demo-k2" \
+    <("$root/bin/baltoro" info --json)
 expect 'the man page is one' grep -qi '^\.TH baltoro 1' "$root/share/man/man1/baltoro.1"
 expect 'bash completion' bash -n "$root/share/bash-completion/completions/baltoro"
 expect 'zsh completion' grep -q '^#compdef baltoro' "$root/share/zsh/site-functions/_baltoro"
