@@ -456,7 +456,8 @@ static bt_status read_members(bt_conversation *c, const bt_json_node *object, bo
         if (!is_nested && (bt_chars_are(key, "messages") || bt_chars_are(key, "tools"))) continue;
         if (bt_chars_are(key, "messages") || bt_chars_are(key, "tools")) {
             st = bt_fail(e, BT_ERR_USAGE, "%s are no template option; give them beside the options", n->key);
-        } else if (!is_nested && (bt_chars_are(key, "kwargs") || bt_chars_are(key, "chat_template_kwargs"))) {
+        } else if (bt_chars_are(key, "kwargs") || bt_chars_are(key, "chat_template_kwargs")) {
+            if (is_nested) return bt_fail(e, BT_ERR_USAGE, "%s within others: options are given in one object", n->key);
             if (is_null) continue;
             if (n->kind != BT_JSON_OBJECT) return bt_fail(e, BT_ERR_USAGE, "%s is no object", n->key);
             st = read_members(c, n, true, e);

@@ -261,6 +261,8 @@ static void options(void **state)
     bt_conversation_free(&c);
     refuse(HI ", \"a\": 1, \"kwargs\": {\"a\": 1}}", "\"a\" is given twice");
     refuse(HI ", \"kwargs\": {\"tools\": []}}", "tools are no template option");
+    refuse(HI ", \"kwargs\": {\"chat_template_kwargs\": {\"a\": 1}}}", "chat_template_kwargs within others");
+    refuse(HI ", \"chat_template_kwargs\": {\"kwargs\": null}}", "kwargs within others");
     refuse(HI ", \"kwargs\": 1}", "kwargs is no object");
     refuse(HI ", \"add_generation_prompt\": 1}", "add_generation_prompt is neither true nor false");
     refuse(HI ", \"tool_choice\": \"maybe\"}", "tool_choice is \"maybe\"");
