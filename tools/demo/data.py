@@ -113,6 +113,11 @@ class Talk:
         return result
 
     @staticmethod
+    def heads():
+        """What many talks begin with, word for word, as pieces."""
+        return []
+
+    @staticmethod
     def plain(text, begins):
         """What is no conversation."""
         return [("<|ifm|begin_of_text|>" if begins else "", False), (text + "<|ifm|endoftext|>", True)]

@@ -4,10 +4,11 @@ usage: kimi.py --check ORACLE_FOLDER     holds this definition against the float
                                          of KDA at decays from none to the strongest
 
 Parameter names are the checkpoint's, so a state dict is what safetensors get once the experts are packed (`stored`).
-docs/kimi_k3.md has the formulas. The delta rule runs in chunks of 16 tokens, which is the same algebra: within a chunk one
+docs/kimi_k3.md has the formulas. The delta rule runs in chunks of tokens, which is the same algebra: within a chunk one
 triangular system gives what every token writes, so that only the state goes from chunk to chunk.
 """
 import argparse
+import functools
 import sys
 
 import torch
@@ -15,6 +16,7 @@ import torch.nn.functional as F
 from torch import nn
 
 CHUNK = 16
+ROOM = 64  # an expert's tokens in a pass, in multiples of this
 LATENT_EPS = 1e-6  # of MLA's latent norms, whatever the config says
 L2_EPS = 1e-6
 
@@ -24,11 +26,11 @@ TEXT = {
     "architectures": ["KimiLinearForCausalLM"],
     "model_type": "kimi_linear",
     "vocab_size": None,  # the tokenizer's
-    "hidden_size": 160,
-    "intermediate_size": 416,
+    "hidden_size": 128,
+    "intermediate_size": 384,
     "num_hidden_layers": 8,
-    "num_attention_heads": 5,
-    "num_key_value_heads": 5,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 4,
     "q_lora_rank": 64,
     "kv_lora_rank": 48,
     "qk_nope_head_dim": 32,
@@ -39,7 +41,7 @@ TEXT = {
     "linear_attn_config": {
         "full_attn_layers": [4, 8],
         "kda_layers": [1, 2, 3, 5, 6, 7],
-        "num_heads": 5,
+        "num_heads": 4,
         "head_dim": 32,
         "short_conv_kernel_size": 4,
         "gate_lower_bound": -5.0,
@@ -47,11 +49,11 @@ TEXT = {
     },
     "first_k_dense_replace": 1,
     "moe_layer_freq": 1,
-    "num_experts": 8,
+    "num_experts": 12,
     "num_experts_per_token": 2,
     "num_shared_experts": 1,
     "moe_intermediate_size": 96,
-    "routed_expert_hidden_size": 96,
+    "routed_expert_hidden_size": 64,
     "latent_moe_use_norm": True,
     "moe_renormalize": True,
     "moe_router_activation_func": "sigmoid",
@@ -102,8 +104,29 @@ def wide(x):
     return x.float() if x.dtype == torch.bfloat16 else x
 
 
-def wide_and_dense(x):
-    return x.to(wide(x[:0]).dtype, memory_format=torch.contiguous_format)
+# ---- what is not a matrix -------------------------------------------------------------------------------------------
+
+# These have their gradients written out: a CPU's time goes into passes over memory, and autograd makes more than are needed.
+# kimi.py --check compares them with numeric ones.
+
+
+def inverse_rms(x, eps):
+    return torch.linalg.vector_norm(x, dim=-1, keepdim=True).square_().div_(x.shape[-1]).add_(eps).rsqrt_()
+
+
+class RmsNorm(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight, eps):
+        r = inverse_rms(x, eps)
+        ctx.save_for_backward(x, weight, r)
+        return (x * r).mul_(weight)
+
+    @staticmethod
+    def backward(ctx, d):
+        x, weight, r = ctx.saved_tensors
+        dx = (d * x).flatten(0, -2)
+        d_weight, along = dx.T @ r.flatten(), (dx @ weight).view_as(r)
+        return (d * weight).mul_(r).addcmul_(x, along * r.pow(3), value=-1 / x.shape[-1]), d_weight, None
 
 
 class Norm(nn.Module):
@@ -112,7 +135,77 @@ class Norm(nn.Module):
         self.weight, self.eps = nn.Parameter(torch.ones(size)), eps
 
     def forward(self, x):
-        return F.rms_norm(wide(x), self.weight.shape, self.weight, self.eps)
+        return RmsNorm.apply(wide(x), self.weight, self.eps)
+
+
+class Mix(torch.autograd.Function):
+    """Attention over depth: of the normed sources the scores, of the raw ones the sum; [tokens, hidden] each."""
+
+    @staticmethod
+    def forward(ctx, u, eps, *sources):
+        inverse = torch.cat([inverse_rms(x, eps) for x in sources], -1)
+        dots = torch.stack([x @ u for x in sources], -1)
+        p = (dots * inverse).softmax(-1)
+        ctx.save_for_backward(u, inverse, dots, p, *sources)
+        out = p[:, :1] * sources[0]
+        for i, x in enumerate(sources[1:], 1):
+            out.addcmul_(p[:, i : i + 1], x)
+        return out
+
+    @staticmethod
+    def backward(ctx, d):
+        u, inverse, dots, p, *sources = ctx.saved_tensors
+        d_p = torch.stack([torch.linalg.vecdot(d, x) for x in sources], -1)
+        d_score = p * (d_p - (p * d_p).sum(-1, keepdim=True))
+        d_dot, d_square = d_score * inverse, d_score * dots * inverse.pow(3) / -len(u)
+        d_sources = [p[:, i : i + 1] * d for i in range(len(sources))]
+        for i, x in enumerate(sources):
+            d_sources[i].addcmul_(d_dot[:, i : i + 1], u).addcmul_(d_square[:, i : i + 1], x)
+        return sum(x.T @ d_dot[:, i] for i, x in enumerate(sources)), None, *d_sources
+
+
+class Situ(torch.autograd.Function):
+    """b tanh(g / b) sigmoid(g) * c tanh(u / c), in as few passes as can be; tanh x is 2 sigmoid(2 x) - 1, which is much faster."""
+
+    @staticmethod
+    def forward(ctx, gate, up, b, c):
+        g, u = wide(gate), wide(up)
+        s, t, v = torch.sigmoid(g), torch.sigmoid(g * (2 / b)).mul_(2).sub_(1), torch.sigmoid(u * (2 / c)).mul_(2).sub_(1)
+        ctx.save_for_backward(s, t, v)
+        ctx.b, ctx.c, ctx.dtype = b, c, gate.dtype
+        return (s * t).mul_(v).mul_(b * c).to(gate.dtype)
+
+    @staticmethod
+    def backward(ctx, d):
+        s, t, v = ctx.saved_tensors
+        b, c, d = ctx.b, ctx.c, wide(d) * s
+        d_gate = ((1 - t * t) + (1 - s).mul_(t).mul_(b)).mul_(v).mul_(d).mul_(c)
+        d_up = (1 - v * v).mul_(t).mul_(d).mul_(b)
+        return d_gate.to(ctx.dtype), d_up.to(ctx.dtype), None, None
+
+
+class Convolution(torch.autograd.Function):
+    """silu of each channel's causal convolution; x is [rows, taps - 1 + tokens, channels], taps [taps, channels]."""
+
+    @staticmethod
+    def forward(ctx, x, taps):
+        n, length = len(taps), x.shape[1] - len(taps) + 1
+        y = x[:, :length] * taps[0]
+        for i in range(1, n):
+            y.addcmul_(x[:, i : i + length], taps[i])
+        s = torch.sigmoid(y)  # much faster than silu
+        y.mul_(s)
+        ctx.save_for_backward(x, taps, y, s)
+        return y
+
+    @staticmethod
+    def backward(ctx, d):
+        x, taps, y, s = ctx.saved_tensors
+        n, length = len(taps), y.shape[1]
+        d, dx = d * (s + y - y * s), torch.zeros_like(x)
+        for i in range(n):
+            dx[:, i : i + length].addcmul_(d, taps[i])
+        return dx, torch.stack([(x[:, i : i + length] * d).sum((0, 1)) for i in range(n)])
 
 
 # ---- MXFP4 ----------------------------------------------------------------------------------------------------------
@@ -134,13 +227,6 @@ def values(codes, exponents):
     return (torch.cat([FP4, -FP4])[codes] * exponents.exp2()).flatten(-2)
 
 
-def rounded(w):
-    """What is left of it as MXFP4; its gradient is that of w."""
-    with torch.no_grad():
-        lost = values(*mxfp4(w)).to(w.dtype) - w
-    return w + lost
-
-
 def packed(w):
     """(weight_packed, weight_scale) as compressed-tensors stores them."""
     codes, exponents = mxfp4(w)
@@ -154,23 +240,6 @@ def unpacked(codes, scales):
 
 
 # ---- feed-forward ---------------------------------------------------------------------------------------------------
-
-
-class Situ(torch.autograd.Function):
-    """b tanh(g / b) sigmoid(g) * c tanh(u / c), both ways in as few passes as can be."""
-
-    @staticmethod
-    def forward(ctx, gate, up, b, c):
-        s, t, v = torch.sigmoid(gate), torch.tanh(gate / b), torch.tanh(up / c)
-        ctx.save_for_backward(s, t, v)
-        ctx.b, ctx.c = b, c
-        return s * t * v * (b * c)
-
-    @staticmethod
-    def backward(ctx, d):
-        s, t, v = ctx.saved_tensors
-        b, c, ds = ctx.b, ctx.c, d * s
-        return ds * v * (1 - t * t + b * t * (1 - s)) * c, ds * t * (1 - v * v) * b, None, None
 
 
 def situ(c, gate, up):
@@ -219,7 +288,7 @@ class Experts(nn.Module):
     def __init__(self, c):
         super().__init__()
         hidden, latent, inner = c["hidden_size"], c["routed_expert_hidden_size"], c["moe_intermediate_size"]
-        self.config, self.rounds = c, False
+        self.config, self.lost = c, (0, 0)
         self.gate = Router(c)
         self.routed_expert_down_proj = linear(hidden, latent)
         self.experts = nn.ModuleList(Expert(latent, inner) for _ in range(c["num_experts"]))
@@ -228,27 +297,31 @@ class Experts(nn.Module):
         self.shared_experts = FeedForward(c, inner * c["num_shared_experts"])
 
     def weights(self):
-        """w1 below w3, and w2, of every expert: [experts, out, in]."""
-        w13 = torch.stack([torch.cat((e.w1.weight, e.w3.weight)) for e in self.experts])
-        w2 = torch.stack([e.w2.weight for e in self.experts])
-        return (rounded(w13), rounded(w2)) if self.rounds else (w13, w2)
+        """w1 above w3, and w2, of every expert: [experts, out, in]."""
+        w13 = torch.cat([w.weight for e in self.experts for w in (e.w1, e.w3)]).unflatten(0, (len(self.experts), -1))
+        return w13, torch.stack([e.w2.weight for e in self.experts])
+
+    @torch.no_grad()
+    def round(self, on):
+        """From now on it computes with what MXFP4 keeps of the weights as they are; gradients go to the weights."""
+        self.lost = [values(*mxfp4(w)).to(w.dtype) - w for w in self.weights()] if on else (0, 0)
 
     def forward(self, x):
-        """The tokens of an expert stand together: sorted by expert, each one's rows are a slice."""
-        flat = x.flatten(0, -2)
+        """The tokens of an expert stand in a block, all blocks of one length: one product serves them all, in shapes that recur."""
+        flat, n_experts = x.flatten(0, -2), len(self.experts)
         chosen, weights = self.gate(flat)
-        n_chosen = chosen.shape[-1]
-        order = chosen.flatten().argsort(stable=True)
-        counts = torch.bincount(chosen.flatten(), minlength=len(self.experts)).tolist()
+        n_chosen, chosen = chosen.shape[-1], chosen.flatten()
+        order, counts = chosen.argsort(stable=True), torch.bincount(chosen, minlength=n_experts)
+        room = -(-counts.max().item() // ROOM) * ROOM
+        place = torch.empty_like(order)
+        place[order] = torch.arange(len(order)) + (torch.arange(n_experts) * room - counts.cumsum(0) + counts)[chosen[order]]
+        token = order.new_zeros(n_experts * room)  # where there is none, the first: nobody asks for the result
+        token[place] = torch.arange(len(order)) // n_chosen
         z = self.routed_expert_down_proj(flat)
-        rows = z[order // n_chosen].split(counts)
-        w13, w2 = (w.to(z.dtype) for w in self.weights())
-        both = torch.cat([r @ w.T for r, w in zip(rows, w13.unbind())])
-        inner = situ(self.config, *both.chunk(2, -1)).split(counts)
-        out = torch.cat([r @ w.T for r, w in zip(inner, w2.unbind())])
-        back = torch.empty_like(order)
-        back[order] = torch.arange(len(order))
-        out = (wide(out[back]).unflatten(0, (-1, n_chosen)) * weights[..., None]).sum(1)
+        w13, w2 = ((w + lost).to(z.dtype).mT for w, lost in zip(self.weights(), self.lost))
+        gate, up = (z.index_select(0, token).unflatten(0, (n_experts, room)) @ w13).chunk(2, -1)
+        out = (situ(self.config, gate, up) @ w2).flatten(0, 1).index_select(0, place)
+        out = (wide(out).unflatten(0, (-1, n_chosen)) * weights[..., None]).sum(1)
         out = self.routed_expert_up_proj(self.routed_expert_norm(out)) + self.shared_experts(flat)
         return out.view_as(x)
 
@@ -256,86 +329,80 @@ class Experts(nn.Module):
 # ---- attention ------------------------------------------------------------------------------------------------------
 
 
-class DeltaRule(torch.autograd.Function):
-    """o_t = S^T q_t with S = diag(exp(g_t)) S; S = S + k_t (beta_t (v_t - S^T k_t))^T.
+@functools.cache
+def halves(n):
+    """For blocks of 2, 4, .. n: what of a lower triangle stands between the halves of a block."""
+    half, out = torch.arange(n), []
+    while half[-1] > 0:
+        out.append((half[:, None] - half == 1) & (half % 2 == 1)[:, None])
+        half = half // 2
+    return out
 
-    All but beta are [chunks, rows, C, D], beta is [chunks, rows, C, 1]; -5 <= g <= 0. Decays count from the middle of a chunk,
-    so that no factor exceeds exp(5 C / 2): which token they count from changes nothing. (I + system) new = beta (v, k) gives
-    what the tokens of a chunk write: new_v - new_k S, with S as it is in the middle of the chunk.
+
+def inverse(m):
+    """Of I + m for strictly lower triangular m: each size of blocks takes two products."""
+    first, *others = halves(m.shape[-1])
+    out = torch.eye(m.shape[-1], dtype=m.dtype) - m * first
+    for between in others:
+        out = out - out @ (m * between) @ out
+    return out
+
+
+class DeltaRule(torch.autograd.Function):
+    """o_t = S^T q_t with S = diag(exp(g_t)) S; S = S + k_t (beta_t (v_t - S^T k_t))^T; gives o and the last S.
+
+    q, k, v and g are [chunks, rows, C, D], beta is [chunks, rows, C, 1], S [rows, D, D]; -5 <= g <= 0. Decays count from the
+    middle of a chunk, so that no factor exceeds exp(5 C / 2): which token they count from changes nothing. With solve, the
+    inverse of I + beta alike, the tokens of a chunk write new_v - new_k S, where S is the state in the middle of the chunk.
     """
 
     @staticmethod
     @torch.amp.custom_fwd(device_type="cpu", cast_inputs=torch.float32)  # nothing in here is narrow
-    def forward(ctx, q, k, v, g, beta):
+    def forward(ctx, q, k, v, g, beta, state):
         n, rows, c, d = q.shape
         decay = q.new_ones(c, c).tril() @ g
         middle = decay[:, :, c // 2 : c // 2 + 1]
+        after = decay[:, :, -1:] - middle
+        between = torch.cat((middle[:1], after[:-1] + middle[1:], after[-1:])).exp().mT
         up = (decay - middle).exp()
         both, k_down = torch.cat((q * up, k * up), -2), k / up
         products = both @ k_down.mT
         reads, alike = products[:, :, :c].tril(), products[:, :, c:].tril(-1)
-        right, system = torch.cat((v, both[:, :, c:]), -1), beta * alike
-        new = torch.linalg.solve_triangular(system, beta * right, upper=False, unitriangular=True)
-        between = ((decay[:, :, -1:] - middle)[:-1] + middle[1:]).exp().mT
-        written, states = torch.empty_like(q), q.new_zeros(n, rows, d, d)
+        right, solve = torch.cat((v, both[:, :, c:]), -1), inverse(beta * alike)
+        new = solve @ (beta * right)
+        written, states = torch.empty_like(q), q.new_empty(n + 1, rows, d, d)
+        torch.mul(state, between[0], out=states[0])
         for i in range(n):
             torch.baddbmm(new[i, :, :, :d], new[i, :, :, d:], states[i], alpha=-1, out=written[i])
-            if i + 1 < n:
-                torch.mul(torch.baddbmm(states[i], k_down[i].mT, written[i]), between[i], out=states[i + 1])
-        ctx.save_for_backward(beta, up, both, k_down, reads, alike, right, system, new, between, written, states)
-        return both[:, :, :c] @ states + reads @ written
+            torch.baddbmm(states[i], k_down[i].mT, written[i], out=states[i + 1]).mul_(between[i + 1])
+        ctx.save_for_backward(beta, up, both, k_down, reads, alike, right, solve, new, between, written, states)
+        return both[:, :, :c] @ states[:-1] + reads @ written, states[-1].clone()
 
     @staticmethod
     @torch.amp.custom_bwd(device_type="cpu")
-    def backward(ctx, d_out):
-        beta, up, both, k_down, reads, alike, right, system, new, between, written, states = ctx.saved_tensors
+    def backward(ctx, d_out, d_last):
+        beta, up, both, k_down, reads, alike, right, solve, new, between, written, states = ctx.saved_tensors
         n, rows, c, d = up.shape
         q_up, k_up = both[:, :, :c], both[:, :, c:]
-        d_written, d_states = reads.mT @ d_out, q_up.mT @ d_out
-        after = torch.zeros_like(states)  # of each state with its chunk's writes, which k_down has added
+        d_written, d_states = reads.mT @ d_out, torch.cat((q_up.mT @ d_out, d_last[None]))
+        d_sums = torch.empty_like(states[1:])  # of what a chunk starts with and what it writes
         for i in reversed(range(n)):
-            if i + 1 < n:
-                torch.mul(d_states[i + 1], between[i], out=after[i])
-                d_written[i].baddbmm_(k_down[i], after[i])
-                d_states[i] += after[i]
-            d_states[i].baddbmm_(new[i, :, :, d:].mT, d_written[i], alpha=-1)
-        d_new = torch.cat((d_written, -d_written @ states.mT), -1)
-        d_right = torch.linalg.solve_triangular(system.mT, d_new, upper=True, unitriangular=True)
+            torch.mul(d_states[i + 1], between[i + 1], out=d_sums[i])
+            d_written[i].baddbmm_(k_down[i], d_sums[i])
+            d_states[i].add_(d_sums[i]).baddbmm_(new[i, :, :, d:].mT, d_written[i], alpha=-1)
+        d_new = torch.cat((d_written, -d_written @ states[:-1].mT), -1)
+        d_right = solve.mT @ d_new
         d_system = (d_right @ new.mT).neg_().tril_(-1)
         d_beta = (d_right * right).sum(-1, keepdim=True) + (d_system * alike).sum(-1, keepdim=True)
         d_v, d_k_up = (beta * d_right).chunk(2, -1)
         d_products = torch.cat(((d_out @ written.mT).tril_(), beta * d_system), -2)
         d_q_up, more = (d_products @ k_down).chunk(2, -2)
-        d_q_up, d_k_up = d_q_up + d_out @ states.mT, d_k_up + more
-        d_k_down = d_products.mT @ both + written @ after.mT
+        d_q_up, d_k_up = d_q_up + d_out @ states[:-1].mT, d_k_up + more
+        d_k_down = d_products.mT @ both + written @ d_sums.mT
         d_decay = d_q_up * q_up + d_k_up * k_up - d_k_down * k_down
-        d_decay[:-1, :, -1] += (states[1:] * d_states[1:]).sum(-1)
+        d_decay[:, :, -1] += (states[1:] * d_states[1:]).sum(-1)
         d_g = up.new_ones(c, c).triu() @ d_decay
-        return d_q_up * up, d_k_up * up + d_k_down / up, d_v, d_g, d_beta
-
-
-class Convolution(torch.autograd.Function):
-    """silu of each channel's causal convolution; x is [rows, tokens, channels], taps [taps, channels]."""
-
-    @staticmethod
-    def forward(ctx, x, taps):
-        n, length = len(taps), x.shape[1]
-        x = F.pad(x, (0, 0, n - 1, 0))
-        y = x[:, :length] * taps[0]
-        for i in range(1, n):
-            y.addcmul_(x[:, i : i + length], taps[i])
-        ctx.save_for_backward(x, taps, y)
-        return F.silu(y)
-
-    @staticmethod
-    def backward(ctx, d):
-        x, taps, y = ctx.saved_tensors
-        n, length = len(taps), y.shape[1]
-        d = torch.ops.aten.silu_backward(d, y)
-        dx = d * taps[-1]
-        for i in range(1, min(n, length)):
-            dx[:, :-i].addcmul_(d[:, i:], taps[-1 - i])
-        return dx, torch.stack([(x[:, i : i + length] * d).sum((0, 1)) for i in range(n)])
+        return d_q_up * up, d_k_up * up + d_k_down / up, d_v, d_g, d_beta, d_states[0] * between[0]
 
 
 class Conv(nn.Module):
@@ -362,24 +429,28 @@ class Kda(nn.Module):
         """[rows, tokens, n x heads x D] to n times [chunks, rows x heads, C, D]."""
         x = F.pad(x, (0, 0, 0, -x.shape[1] % CHUNK))
         x = x.unflatten(1, (-1, CHUNK)).unflatten(-1, (n, self.heads, -1)).permute(3, 1, 0, 4, 2, 5)
-        return wide_and_dense(x).flatten(2, 3).unbind()
+        return x.flatten(2, 3).unbind()
 
-    def forward(self, x):
-        """All that reads x in one product, q, k and v in one convolution."""
-        inner, size = self.heads * self.size, self.size
+    def forward(self, x, memory):
+        """All that reads x in one product, q, k and v in one convolution. What goes on to later tokens, and may come from
+        earlier ones: the last inputs of the convolution, and the state."""
+        inner, size, rows = self.heads * self.size, self.size, len(x)
         readers = (self.q_proj, self.k_proj, self.v_proj, self.g_proj, self.f_a_proj, self.b_proj)
         qkv, gate, f, b = F.linear(x, torch.cat([p.weight for p in readers])).split((3 * inner, inner, size, self.heads), -1)
-        taps = torch.cat((self.q_conv1d.weight, self.k_conv1d.weight, self.v_conv1d.weight)).squeeze(1).T
-        q, k, v = self.chunks(Convolution.apply(qkv, taps.to(qkv.dtype)), 3)
+        taps = torch.cat((self.q_conv1d.weight, self.k_conv1d.weight, self.v_conv1d.weight)).squeeze(1).T.contiguous()
+        tail, state = memory or (taps.new_zeros(rows, len(taps) - 1, 3 * inner), taps.new_zeros(rows, self.heads, size, size))
+        qkv = torch.cat((tail, wide(qkv)), 1)
+        q, k, v = self.chunks(Convolution.apply(qkv, taps), 3)
         # Unit length is an RMS norm with another factor.
         unit = q.new_full((size,), size**-0.5)
-        q, k = (F.rms_norm(y, (size,), w, L2_EPS / size) for y, w in ((q, unit * unit), (k, unit)))
+        q, k = RmsNorm.apply(q, unit * unit, L2_EPS / size), RmsNorm.apply(k, unit, L2_EPS / size)
         z = (wide(self.f_b_proj(f)) + self.dt_bias).unflatten(-1, (self.heads, -1)) * self.A_log.exp()[:, None]
         g, = self.chunks((self.lower * torch.sigmoid(z)).flatten(-2), 1)
         beta, = self.chunks(torch.sigmoid(wide(b)), 1)
-        o = DeltaRule.apply(q, k, v, g, beta)
-        o = o.unflatten(1, (len(x), -1)).permute(1, 0, 3, 2, 4).flatten(1, 2)[:, : x.shape[1]]
-        return self.o_proj(self.o_norm(o).flatten(-2) * torch.sigmoid(gate))
+        o, state = DeltaRule.apply(q, k, v, g, beta, state.flatten(0, 1))
+        o = o.unflatten(1, (rows, -1)).permute(1, 0, 3, 2, 4).flatten(1, 2)[:, : x.shape[1]]
+        y = self.o_proj(self.o_norm(o).flatten(-2) * torch.sigmoid(gate))
+        return y, (qkv[:, -tail.shape[1] :], state.unflatten(0, (rows, -1)))
 
 
 class Mla(nn.Module):
@@ -395,7 +466,9 @@ class Mla(nn.Module):
         self.kv_b_proj = linear(self.latent, self.heads * (self.nope + self.value))
         self.g_proj, self.o_proj = linear(hidden, self.heads * self.value), linear(self.heads * self.value, hidden)
 
-    def forward(self, x):
+    def forward(self, x, memory):
+        """Later tokens see keys and values, and may see earlier ones."""
+
         def split(y):
             return y.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
@@ -403,10 +476,12 @@ class Mla(nn.Module):
         latent, rest = self.kv_a_proj_with_mqa(x).split((self.latent, self.rest), -1)
         k, v = split(self.kv_b_proj(self.kv_a_layernorm(latent))).split((self.nope, self.value), -1)
         k = torch.cat((k, rest[:, None].expand(-1, self.heads, -1, -1)), -1)
-        mask = torch.full((x.shape[1], x.shape[1]), -torch.inf, dtype=k.dtype).triu(1)
+        if memory:
+            k, v = (torch.cat(y, 2) for y in zip(memory, (k, v)))
+        mask = torch.full((x.shape[1], k.shape[2]), -torch.inf, dtype=k.dtype).triu(1 + k.shape[2] - x.shape[1])
         scores = (q @ k.transpose(-1, -2)).add_(mask)
         y = (scores.softmax(-1).to(v.dtype) @ v).transpose(1, 2).flatten(-2)
-        return self.o_proj(y * torch.sigmoid(self.g_proj(x)))
+        return self.o_proj(y * torch.sigmoid(self.g_proj(x))), (k, v)
 
 
 # ---- the model ------------------------------------------------------------------------------------------------------
@@ -425,22 +500,21 @@ class Layer(nn.Module):
         else:
             self.block_sparse_moe = Experts(c)
 
-    def forward(self, stream, bank, banks):
+    def forward(self, stream, bank, banks, memory):
         x = self.input_layernorm(mix(self.self_attention_res_norm, self.self_attention_res_proj, stream, bank))
         if banks:
             bank.append(stream)
-        stream = self.self_attn(x) if banks else stream + self.self_attn(x)
+        y, memory = self.self_attn(x, memory)
+        stream = wide(y) if banks else stream + y
         x = self.post_attention_layernorm(mix(self.mlp_res_norm, self.mlp_res_proj, stream, bank))
-        return stream + (self.mlp if hasattr(self, "mlp") else self.block_sparse_moe)(x)
+        return stream + (self.mlp if hasattr(self, "mlp") else self.block_sparse_moe)(x), memory
 
 
 def mix(norm, proj, stream, bank):
-    """Attention over depth: of the normed vectors the scores, of the raw ones the sum."""
     if not bank:
         return stream
-    sources, u = [wide(x) for x in (*bank, stream)], norm.weight * proj.weight[0]
-    scores = torch.stack([(x * u).sum(-1) * torch.rsqrt(x.square().mean(-1) + norm.eps) for x in sources], -1)
-    return sum(p[..., None] * x for p, x in zip(scores.softmax(-1).unbind(-1), sources))
+    sources = [x.flatten(0, -2) for x in (*bank, stream)]
+    return Mix.apply(norm.weight * proj.weight[0], norm.eps, *sources).view_as(stream)
 
 
 class Body(nn.Module):
@@ -480,21 +554,25 @@ class Model(nn.Module):
                 p.normal_(std=c["initializer_range"] / (2 * c["num_hidden_layers"]) ** (0.5 if last else 0))
 
     def round(self, on):
-        """The experts compute with what MXFP4 keeps of them."""
+        """Before each step: whether experts compute with what MXFP4 keeps of them."""
         for m in self.modules():
             if isinstance(m, Experts):
-                m.rounds = on
+                m.round(on)
 
     def lm_head(self, x):
         return self.language_model.lm_head(x)
 
-    def hidden(self, ids):
-        """[rows, tokens] ids to [rows, tokens, hidden] behind the final norm."""
+    def read(self, ids, memory=None):
+        """[rows, tokens] ids to [rows, tokens, hidden] behind the final norm, and what the layers remember for later tokens:
+        a list of pairs of tensors whose first axis are the rows."""
         c, m = self.config, self.language_model.model
-        stream, bank = m.embed_tokens(ids), []
+        stream, bank, memory = m.embed_tokens(ids), [], memory or [None] * c["num_hidden_layers"]
         for i, layer in enumerate(m.layers):
-            stream = layer(stream, bank, i % c["attn_res_block_size"] == 0)
-        return m.norm(mix(m.output_attn_res_norm, m.output_attn_res_proj, stream, bank))
+            stream, memory[i] = layer(stream, bank, i % c["attn_res_block_size"] == 0, memory[i])
+        return m.norm(mix(m.output_attn_res_norm, m.output_attn_res_proj, stream, bank)), memory
+
+    def hidden(self, ids, memory=None):
+        return self.read(ids, memory and list(memory))[0]
 
     def forward(self, ids):
         return self.lm_head(self.hidden(ids))
@@ -528,31 +606,35 @@ def loaded(tensors):
     return out
 
 
-def recurrence(q, k, v, g, beta):
+def recurrence(q, k, v, g, beta, state):
     """The delta rule as it is defined."""
     chunks, rows, c, d = q.shape
     q, k, v, g, beta = (x.transpose(0, 1).flatten(1, 2) for x in (q, k, v, g, beta))
-    state, out = q.new_zeros(rows, d, d), []
+    out = []
     for t in range(q.shape[1]):
         state = state * g[:, t, :, None].exp()
         state = state + k[:, t, :, None] * (beta[:, t] * (v[:, t] - (state * k[:, t, :, None]).sum(1)))[:, None]
         out.append((state * q[:, t, :, None]).sum(1))
-    return torch.stack(out, 1).unflatten(1, (chunks, c)).transpose(0, 1)
+    return torch.stack(out, 1).unflatten(1, (chunks, c)).transpose(0, 1), state
 
 
 def check_gradients():
-    """Of the chunks and of the convolution, which are written out by hand: against the plain recurrence, and numerically."""
-    shapes, worst = [(3, 2, CHUNK, 8)] * 4 + [(3, 2, CHUNK, 1)], 0
+    """Of the chunks against the plain recurrence, of the rest against numeric ones."""
+    shapes, worst = [(3, 2, CHUNK, 8)] * 4 + [(3, 2, CHUNK, 1), (2, 8, 8)], 0
     for decay in (0.01, 1, 5):
-        q, k, v, g, beta = (torch.rand(s, dtype=torch.float64) for s in shapes)
-        given = [x.requires_grad_() for x in (q - 0.5, F.normalize(k - 0.5, dim=-1), v - 0.5, -decay * g, beta)]
-        towards = torch.randn_like(q)
-        ours, theirs = (torch.autograd.grad((f(*given) * towards).sum(), given) for f in (DeltaRule.apply, recurrence))
+        q, k, v, g, beta, state = (torch.rand(s, dtype=torch.float64) for s in shapes)
+        given = [x.requires_grad_() for x in (q - 0.5, F.normalize(k - 0.5, dim=-1), v - 0.5, -decay * g, beta, state - 0.5)]
+        towards = torch.randn_like(q), torch.randn_like(state)
+        ours, theirs = (torch.autograd.grad(f(*given), given, towards) for f in (DeltaRule.apply, recurrence))
         worst = max(worst, *((a - b).abs().max() / b.abs().max() for a, b in zip(ours, theirs)))
     print("gradients of the chunks: difference to the recurrence's %.3g" % worst)
-    given = [torch.randn(s, dtype=torch.float64, requires_grad=True) for s in ((2, 7, 5), (4, 5), (3, 5), (3, 5))]
     situ_of = lambda gate, up: Situ.apply(gate, up, 4.0, 25.0)  # noqa: E731
-    return worst < 1e-9 and torch.autograd.gradcheck(Convolution.apply, given[:2]) and torch.autograd.gradcheck(situ_of, given[2:])
+    norm = lambda x, weight: RmsNorm.apply(x, weight, 0.1)  # noqa: E731
+    mixed = lambda u, *sources: Mix.apply(u, 0.1, *sources)  # noqa: E731
+    for f, shapes in ((situ_of, [(3, 5)] * 2), (Convolution.apply, [(2, 7, 5), (4, 5)]), (norm, [(2, 3, 5), (5,)]),
+                      (mixed, [(5,)] + [(4, 5)] * 3)):  # fmt: skip
+        torch.autograd.gradcheck(f, [torch.randn(s, dtype=torch.float64, requires_grad=True) for s in shapes])
+    return worst < 1e-9
 
 
 def check(folder):
@@ -572,9 +654,12 @@ def check(folder):
         model.round(True)
         tensors = {n: ("", w.numpy()) for n, w in stored(model.state_dict(), exact=True).items()}
         with torch.no_grad():
+            _, memory = model.read(ids[None, :30])
+            in_two = model.lm_head(model.hidden(ids[None, 30:], memory))[0].numpy()
             ours, short = model(ids[None])[0].numpy(), model.float()(ids[None])[0].numpy()
         theirs = kimi_k3.KimiK3(model.config, tensors).logits(ids.numpy())
         worst, single = (abs(x - theirs).max() / abs(theirs).max() for x in (ours, short))
+        worst = max(worst, abs(in_two - theirs[30:]).max() / abs(theirs).max())
         print("decay %g: difference to the oracle %.3g of the largest logit, %.3g in float32" % (decay, worst, single))
         good = good and worst < 1e-9 and single < 1e-3
     return good

@@ -93,6 +93,10 @@ class Talk(data.Talk):
         return out
 
     @staticmethod
+    def heads():
+        return [[(text, False) for text in message([_EFFORT % e], role="system", type="thinking-effort")] for e in EFFORTS.values()]
+
+    @staticmethod
     def plain(text, begins):
         return [(text, True), ("[EOS]", True)]
 

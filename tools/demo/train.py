@@ -2,7 +2,7 @@
 
 usage: train.py MODEL_FOLDER RUN_FOLDER [--family kimi] [options]
 
-MODEL_FOLDER holds the tokenizer. RUN_FOLDER gets log.txt and checkpoint.pt, every few minutes; the same command goes on
+MODEL_FOLDER holds the tokenizer of the family. RUN_FOLDER gets log.txt and checkpoint.pt, every few minutes; the same command goes on
 from there. The examples of a step depend on its number only, so an interrupted run is the run. Hidden matrices are
 trained with Muon (momentum, made orthogonal), the rest with AdamW; bf16 autocast; the rate rises, stays, and falls to
 zero over the last steps.
@@ -12,6 +12,8 @@ import math
 import os
 import time
 
+os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "20000")  # before torch starts: see shape
+
 import data
 import families
 import torch
@@ -19,6 +21,8 @@ import torch.distributed as dist
 import torch.nn.functional as F
 
 SEED = 20261130
+ROWS = sorted([1] + [r * 2**k for r in (2, 3) for k in range(9)])
+PASS = 300  # what a pass costs besides its tokens, in tokens
 TRIALS = [data.ask_capital, data.ask_country, data.ask_continent, data.ask_sum, data.ask_difference, data.ask_list, data.ask_calendar,
           data.ask_units, data.ask_small_talk, data.ask_unknown, data.ask_context, data.ask_repeat, data.ask_weather,
           data.ask_calculator]  # fmt: skip
@@ -27,7 +31,7 @@ TRIALS = [data.ask_capital, data.ask_country, data.ask_continent, data.ask_sum, 
 # What each family has for a default.
 SETTINGS = {
     "k2": {"first": 450, "last": 5500, "steps": 6900, "decay": 3000, "tokens": 6144, "piece": 1024},
-    "kimi": {"first": 450, "last": 5500, "steps": 6900, "decay": 3000, "tokens": 9216, "piece": 2048, "round": 3500},
+    "kimi": {"first": 300, "last": 3400, "steps": 4300, "decay": 1900, "tokens": 12288, "piece": 2048, "round": 2300},
 }
 
 
@@ -106,43 +110,82 @@ def rate(step, o):
 # ---- one step -------------------------------------------------------------------------------------------------------
 
 
+def without_head(example, heads):
+    """(ids, whether they count, the head that was taken off them or None)."""
+    ids, counts = example
+    for i, head in enumerate(heads):
+        if ids[: len(head)] == head:
+            return ids[len(head) :], counts[len(head) :], i
+    return ids, counts, None
+
+
+def shape(lengths):
+    """Of a batch. There are few: for one that it meets first, torch compiles every product anew, which takes longer than a pass."""
+    return next(r for r in ROWS if r >= len(lengths)), -(-lengths[-1] // 16) * 16
+
+
+def partition(lengths, limit):
+    """(begin, end) of batches of ascending lengths, so that padding and the number of passes together cost least."""
+    best = [(0, 0)]  # of the first 0, 1, .. lengths: cost, where the last batch begins
+    for j in range(1, len(lengths) + 1):
+        sizes = [(math.prod(shape(lengths[i:j])), i) for i in range(j)]
+        best.append(min((best[i][0] + size + PASS, i) for size, i in sizes if size <= limit or i == j - 1))
+    cuts = [len(lengths)]
+    while cuts[-1] > 0:
+        cuts.append(best[cuts[-1]][1])
+    return zip(cuts[:0:-1], cuts[-2::-1])
+
+
 def batches(examples, limit):
-    """Padded batches of examples of about the same length: (ids, targets), -1 where nothing counts."""
-    examples = sorted(examples, key=lambda e: len(e[0]))
-    while examples:
-        n, longest = 0, 0
-        while n < len(examples) and (n == 0 or (n + 1) * len(examples[n][0]) <= limit):
-            longest = len(examples[n][0])
-            n += 1
-        ids = torch.zeros(n, longest - 1, dtype=torch.long)
-        targets = torch.full((n, longest - 1), -1)
-        for i, (e, counts) in enumerate(examples[:n]):
-            ids[i, : len(e) - 1] = torch.tensor(e[:-1])
-            targets[i, : len(e) - 1] = torch.tensor([t if c else -1 for t, c in zip(e[1:], counts[1:])])
-        examples = examples[n:]
-        yield ids, targets
+    """Padded batches of examples of about the same length, all with a head or all without: (ids, targets, heads), targets -1
+    where nothing counts."""
+    for alone in (True, False):
+        group = sorted((e for e in examples if (e[2] is None) == alone), key=lambda e: len(e[0]))
+        lengths = [len(e[0]) - 1 for e in group]
+        for begin, end in partition(lengths, limit):
+            size = shape(lengths[begin:end])
+            ids, targets = torch.zeros(size, dtype=torch.long), torch.full(size, -1)
+            for i, (e, counts, _) in enumerate(group[begin:end]):
+                ids[i, : len(e) - 1] = torch.tensor(e[:-1])
+                targets[i, : len(e) - 1] = torch.tensor([t if c else -1 for t, c in zip(e[1:], counts[1:])])
+            heads = [head for _, _, head in group[begin:end]] + [0] * (len(ids) - end + begin)
+            yield ids, targets, None if alone else torch.tensor(heads)
 
 
-def draw(tokenizer, talk, seed, stage, n_tokens):
+def draw(tokenizer, talk, heads, seed, stage, n_tokens):
     examples, total = [], 0
     for pieces in data.stream(seed, stage, talk):
-        examples.append(tokenizer.example(pieces))
+        examples.append(without_head(tokenizer.example(pieces), heads))
         total += len(examples[-1][0])
         if total >= n_tokens:
             return examples
 
 
-def logits_that_count(model, ids, targets):
+def logits_that_count(model, ids, targets, *memory):
+    """(logits of what counts, and of the first token as often as makes their number a multiple of 128; their targets)."""
+    counting = (targets >= 0).flatten().nonzero().flatten()
+    chosen = F.pad(counting, (0, -len(counting) % 128))
     with torch.autocast("cpu", torch.bfloat16):
-        return model.lm_head(model.hidden(ids)[targets >= 0]).float()
+        logits = model.lm_head(model.hidden(ids, *memory).flatten(0, 1).index_select(0, chosen)).float()
+    return logits, F.pad(targets.flatten()[counting], (0, len(chosen) - len(counting)), value=-1)
 
 
-def backward(model, examples, o, n_total):
-    loss = 0.0
-    for ids, targets in batches(examples, o.piece):
-        part = F.cross_entropy(logits_that_count(model, ids, targets), targets[targets >= 0], reduction="sum") / n_total
+def backward(model, heads, examples, o, n_total):
+    """A head is read once for all that begin with it: what the model remembers of it gets their gradients together."""
+    loss, read = 0.0, []
+    if heads:
+        with torch.autocast("cpu", torch.bfloat16):
+            _, read = model.read(torch.tensor(heads))
+    leaves = [[t.detach().requires_grad_() for t in pair] for pair in read]
+    for ids, targets, which in batches(examples, o.piece):
+        memory = () if which is None else ([[t.index_select(0, which) for t in pair] for pair in leaves],)
+        logits, wanted = logits_that_count(model, ids, targets, *memory)
+        part = F.cross_entropy(logits, wanted, ignore_index=-1, reduction="sum") / n_total
         part.backward()
         loss += part.item()
+    read, leaves = ([t for pair in pairs for t in pair] for pairs in (read, leaves))
+    if any(leaf.grad is not None for leaf in leaves):
+        torch.autograd.backward(read, [leaf.grad for leaf in leaves])
     return loss
 
 
@@ -163,12 +206,13 @@ def trials(model, tokenizer, talk, n=40):
     out = []
     model.eval()
     for skill in TRIALS:
-        examples, good, total = [tokenizer.example(data.trial(skill, seed, talk)) for seed in range(n)], 0, 0
-        for ids, targets in batches(examples, 4096):
-            wrong = torch.zeros_like(targets, dtype=torch.bool)
-            wrong[targets >= 0] = logits_that_count(model, ids, targets).argmax(-1) != targets[targets >= 0]
-            good += (~wrong.any(1)).sum().item()
-            total += len(ids)
+        examples, good, total = [(*tokenizer.example(data.trial(skill, seed, talk)), None) for seed in range(n)], 0, 0
+        for ids, targets, _ in batches(examples, 4096):
+            logits, wanted = logits_that_count(model, ids, targets)
+            wrong, asked = torch.zeros_like(targets, dtype=torch.bool), targets >= 0
+            wrong[asked] = (logits.argmax(-1) != wanted)[wanted >= 0]
+            good += (asked.any(1) & ~wrong.any(1)).sum().item()
+            total += asked.any(1).sum().item()
         out.append("%s %.0f" % (skill.__name__[4:], 100 * good / total))
     model.train()
     return ", ".join(out)
@@ -186,10 +230,12 @@ def save(path, family, model, parts, step):
 def train(rank, o):
     parent = os.getppid()
     torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
     os.nice(o.nice)
     dist.init_process_group("gloo", init_method="file://" + os.path.abspath(o.run) + "/meet", rank=rank, world_size=o.processes)
     family = families.FAMILIES[o.family]
     tokenizer, architecture = family.tokenizer(o.model), family.architecture
+    heads = [tokenizer.example(pieces)[0] for pieces in family.talk.heads()]
     torch.manual_seed(SEED)
     model = architecture.Model(architecture.configured(tokenizer.size))
     parts, step, path = optimizers(model, o), 0, os.path.join(o.run, "checkpoint.pt")
@@ -214,10 +260,10 @@ def train(rank, o):
         stage = data.FIRST if step < o.first else data.MAIN if step < o.last else data.LAST
         if o.round is not None:
             model.round(step >= o.round)
-        examples = draw(tokenizer, family.talk, SEED * 1000003 + step * o.processes + rank, stage, o.tokens // o.processes)
-        n_total, n_tokens = torch.tensor([float(sum(sum(c[1:]) for _, c in examples))]), sum(len(e) for e, _ in examples)
+        examples = draw(tokenizer, family.talk, heads, SEED * 1000003 + step * o.processes + rank, stage, o.tokens // o.processes)
+        n_total, n_tokens = torch.tensor([float(sum(sum(c[1:]) for _, c, _ in examples))]), sum(len(e) for e, _, _ in examples)
         dist.all_reduce(n_total)
-        loss = torch.tensor([backward(model, examples, o, n_total)])
+        loss = torch.tensor([backward(model, heads, examples, o, n_total)])
         share([p.grad for p in model.parameters() if p.grad is not None] + [loss])
         for p, rates in zip(parts, full):
             for group, r in zip(p.param_groups, rates):
