@@ -263,10 +263,10 @@ LIBDIR ?= $(PREFIX)/lib
 SHARE  ?= $(PREFIX)/share
 BASH_FILE := $(SHARE)/bash-completion/completions/baltoro
 ZSH_FILE  := $(SHARE)/zsh/site-functions/_baltoro
-DEMO      := $(wildcard models/demo-k2/*)
 FISH_FILE := $(SHARE)/fish/vendor_completions.d/baltoro.fish
 MAN_FILE  := $(SHARE)/man/man1/baltoro.1
 PC_FILE   := $(LIBDIR)/pkgconfig/baltoro.pc
+DEMO      := $(wildcard models/demo-k2/*)
 INSTALLED  = $(PREFIX)/bin/baltoro $(PREFIX)/include/baltoro.h $(LIBDIR)/libbaltoro.a $(LIBDIR)/libbaltoro.so \
              $(LIBDIR)/$(SO_NAME) $(LIBDIR)/$(SO_FILE) $(PC_FILE) $(MAN_FILE) $(BASH_FILE) $(ZSH_FILE) $(FISH_FILE) \
              $(DEMO:models/%=$(SHARE)/baltoro/%)

@@ -24,7 +24,7 @@ static char *program_folder(size_t n_up)
 {
     char path[PATH_BYTES_MAX];
     ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
-    if (n <= 0) return NULL;
+    if (n <= 0 || (size_t)n == sizeof path - 1) return NULL; /* the second: it may have been cut */
     path[n] = '\0';
     for (size_t i = 0; i < n_up; i++) {
         char *end = strrchr(path, '/');

@@ -70,4 +70,7 @@ typedef struct bt_view {
 #define BT_SCALE_BLOCK 128u
 #define BT_MXFP4_BLOCK 32u
 
+/* Most columns of a matrix of BT_MXFP4: what kernels hold of a token. */
+#define BT_MXFP4_COLS_MAX 131072u
+
 #endif

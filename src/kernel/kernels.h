@@ -21,9 +21,6 @@
 /* Scratch that a caller must hand to the entries that take one: per thread, 64-aligned. */
 #define BT_KERNEL_SCRATCH_BYTES ((size_t)1 << 20)
 
-/* Most columns of a matrix of BT_MXFP4. */
-#define BT_MXFP4_COLS_MAX 131072u
-
 /* Keys of a timeline are cut into tiles at multiples of this position. */
 #define BT_ATTN_TILE 128u
 /* Most query vectors in one call of attn_tile. */

@@ -15,8 +15,6 @@
 
 #include "base/error.h"
 
-#define PACKED_COLS_MAX 131072u /* what MXFP4 kernels hold */
-
 typedef struct binder {
     bt_model *m;
     const bt_tensor **claimed; /* every tensor that the list uses; sorted by address at the end */
@@ -142,9 +140,9 @@ static void bind_packed(binder *b, const bt_tensor_spec *spec, bt_view *v)
 {
     const bt_tensor *codes = find_part(b, spec, "_packed", spec->n_cols / 2);
     const bt_tensor *scales = find_part(b, spec, "_scale", spec->n_cols / BT_MXFP4_BLOCK);
-    if (spec->n_cols > PACKED_COLS_MAX)
+    if (spec->n_cols > BT_MXFP4_COLS_MAX)
         bt_fault_add(&b->faults, "%s is packed in rows of %u codes, of which %u are supported at most", spec->name,
-                     spec->n_cols, PACKED_COLS_MAX);
+                     spec->n_cols, BT_MXFP4_COLS_MAX);
     if (codes == NULL || scales == NULL) return;
     *v = (bt_view){.data = codes->data,
                    .scale = scales->data,

@@ -24,7 +24,6 @@
 #include "model/reader.h"
 
 #define K3_LATENT_EPS 1e-6 /* the vendor's two MLA latent norms never see rms_norm_eps (docs/kimi_k3.md, c.5) */
-#define K3_TAPS_MAX   16u
 
 /* ---- shape ------------------------------------------------------------------------------------------------------- */
 
@@ -144,7 +143,7 @@ static void read_linear_attention(bt_reader *r, k3_shape *s)
     }
     s->kda_heads = bt_read_need(linear, "num_heads", BT_HEADS_MAX);
     s->kda_dim = bt_read_need(linear, "head_dim", BT_HEAD_DIM_MAX);
-    s->n_taps = bt_read_need(linear, "short_conv_kernel_size", K3_TAPS_MAX);
+    s->n_taps = bt_read_need(linear, "short_conv_kernel_size", BT_OP_TAPS_MAX);
     bt_read_refuse(linear, s->n_taps < 2, "short_conv_kernel_size", "is below 2");
     s->full_rank_gate = bt_read_flag(linear, "use_full_rank_gate", false);
     bool bounded = false;
@@ -255,7 +254,7 @@ static bt_status k3_read_config(const bt_config *c, void *shape, const bt_family
                    "times the head widths is out of range");
     bt_read_refuse(r, s->kda_heads > BT_WIDTH_MAX / s->kda_dim, "linear_attn_config.num_heads",
                    "times head_dim is out of range");
-    bt_read_refuse(r, s->block > 0 && (s->n_layers - 1) / s->block + 2 > BT_SOURCES_MAX, "attn_res_block_size",
+    bt_read_refuse(r, s->block > 0 && (s->n_layers - 1) / s->block + 2 > BT_OP_SOURCES_MAX, "attn_res_block_size",
                    "makes a residual bank of more than 256 entries: raise it, or check num_hidden_layers");
     bt_read_refuse(r, s->n_shared > BT_WIDTH_MAX / s->expert_ffn, "num_shared_experts",
                    "times moe_intermediate_size is out of range");

@@ -13,7 +13,6 @@
 #define BT_EXPERTS_MAX  65536u
 #define BT_VOCAB_MAX    (1u << 24)
 #define BT_HEAD_DIM_MAX 1024u /* what attention kernels hold */
-#define BT_SOURCES_MAX  256u  /* what res_mix kernels hold */
 
 typedef struct bt_defaults {
     const char *keys[32];

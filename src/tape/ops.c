@@ -9,10 +9,6 @@
 /* An assertion that names the op. */
 #define CHECK(op, condition) assert((condition) && (op))
 
-/* What backends promise. */
-#define CONV_TAPS_MAX   16u
-#define RES_SOURCES_MAX 256u
-
 const char *bt_op_name(bt_op_kind kind)
 {
     static const char *const names[BT_N_OPS] = {
@@ -441,7 +437,7 @@ void bt_op_conv_silu(bt_tape_builder *b, bt_act y, bt_act x, uint32_t w, uint32_
     size_t n_taps = weight(b, w)->n_cols;
     CHECK("conv_silu", is_f32(y) && is_f32(x) && y.width == x.width && in_place(b, y) && in_place(b, x));
     CHECK("conv_silu", !b->has_head && is_plain(b, w) && is_matrix(b, w, x.width, n_taps));
-    CHECK("conv_silu", n_taps >= 2 && n_taps <= CONV_TAPS_MAX && is_fixed(b, tail, n_taps - 1, x.width));
+    CHECK("conv_silu", n_taps >= 2 && n_taps <= BT_OP_TAPS_MAX && is_fixed(b, tail, n_taps - 1, x.width));
     CHECK("conv_silu", !bt_acts_overlap(b, y, x));
     bt_tape_reads(b, x);
     bt_tape_writes_state(b, tail);
@@ -558,7 +554,7 @@ void bt_op_res_mix(bt_tape_builder *b, bt_act y, bt_act sources, size_t n_source
     uint64_t stride = ((uint64_t)y.width + 15) / 16 * 16;
     CHECK("res_mix", is_f32(y) && is_f32(sources) && in_place(b, y) && in_place(b, sources));
     CHECK("res_mix",
-          n_sources > 0 && n_sources <= RES_SOURCES_MAX && sources.width >= (n_sources - 1) * stride + y.width);
+          n_sources > 0 && n_sources <= BT_OP_SOURCES_MAX && sources.width >= (n_sources - 1) * stride + y.width);
     CHECK("res_mix", is_vector(b, norm, y.width) && is_vector(b, proj, y.width));
     sources.width = (uint32_t)((n_sources - 1) * stride) + y.width; /* entries beyond are not read */
     CHECK("res_mix", !bt_acts_overlap(b, y, sources));

@@ -215,6 +215,10 @@ typedef struct bt_op {
 
 #define BT_NONE UINT32_MAX
 
+/* What every backend can do at least: families refuse more, backends assert it. */
+#define BT_OP_TAPS_MAX    16u  /* of conv_silu */
+#define BT_OP_SOURCES_MAX 256u /* of res_mix */
+
 /* ---- tape -------------------------------------------------------------------------------------------------------- */
 
 typedef struct bt_limits {

@@ -12,6 +12,8 @@
 #define COLUMNS_PER_ITEM 2048u /* of element-wise ops; a multiple of every vector width */
 #define HEADS_PER_ITEM   8u
 
+_Static_assert(BT_OP_SOURCES_MAX <= BT_RES_SOURCES_MAX, "kernels mix what tapes may hold");
+
 static float scale_at(const bt_view *w, uint64_t i)
 {
     uint16_t half;

@@ -59,6 +59,7 @@ static void fill_taps(const bt_kernels *k, const bt_tape *t, const bt_op *op, fl
     const bt_view *w = &t->weights[op->u.conv_silu.weight];
     uint64_t stride = whole_lines(w->n_rows), n_taps = w->n_cols;
     float taps[BT_CONV_TAPS_MAX];
+    _Static_assert(BT_OP_TAPS_MAX <= BT_CONV_TAPS_MAX, "kernels take what tapes may hold");
     assert(n_taps <= BT_CONV_TAPS_MAX);
     for (uint64_t channel = 0; channel < w->n_rows; channel++) {
         widen(k, taps, w, channel * n_taps, n_taps);
