@@ -4,6 +4,7 @@
 run_tests: release (it does not run the program)
 """
 import itertools
+import json
 import os
 import re
 import sys
@@ -89,8 +90,15 @@ def test_same(stage):
     check(f"the data are those of the weights, stage {stage}", sum_now == CHECKSUMS[stage], sum_now)
 
 
+def test_shown():
+    """What make demo shows is what the model was taught."""
+    with open(os.path.join(os.path.dirname(data.__file__), "tools.json"), encoding="utf-8") as f:
+        check("tools.json has the tools of the data", json.load(f) == [data.WEATHER, data.CALCULATOR])
+
+
 def main():
     test_tables()
+    test_shown()
     test_trials()
     for stage in (data.FIRST, data.MAIN, data.LAST):
         test_stream(stage)

@@ -2,10 +2,10 @@
 
 usage: train.py MODEL_FOLDER RUN_FOLDER [--family kimi] [options]
 
-MODEL_FOLDER holds the tokenizer of the family. RUN_FOLDER gets log.txt and checkpoint.pt, every few minutes; the same command goes on
-from there. The examples of a step depend on its number only, so an interrupted run is the run. Hidden matrices are
-trained with Muon (momentum, made orthogonal), the rest with AdamW; bf16 autocast; the rate rises, stays, and falls to
-zero over the last steps.
+MODEL_FOLDER holds the tokenizer of the family. RUN_FOLDER gets log.txt and checkpoint.pt, every few minutes; the same command
+goes on from there. The examples of a step depend on its number only, so an interrupted run is the run. Hidden matrices are
+trained with Muon (momentum, made orthogonal), the rest with AdamW; bf16 autocast; the rate rises, stays, and falls to zero, and
+once more in the last stage.
 """
 import argparse
 import math
@@ -227,8 +227,57 @@ def save(path, family, model, parts, step):
     os.replace(path + ".partial", path)
 
 
+def restore(path, model, parts):
+    """The step at which the run goes on."""
+    if not os.path.exists(path):
+        return 0
+    state = torch.load(path)
+    model.load_state_dict(state["model"])
+    for p, s in zip(parts, state["optimizers"]):
+        p.load_state_dict(s)
+    return state["step"]
+
+
+class Log:
+    """log.txt, of the first process alone: loss and speed since the last report."""
+
+    def __init__(self, path):
+        self.path, self.begin = path, time.time()
+        self.clear()
+
+    def clear(self):
+        self.since, self.loss, self.n_steps, self.n_tokens = time.time(), 0.0, 0, 0
+
+    def say(self, text):
+        if self.path:
+            with open(self.path, "a") as f:
+                print(text, file=f)
+
+    def count(self, loss, n_tokens):
+        self.loss, self.n_steps, self.n_tokens = self.loss + loss, self.n_steps + 1, self.n_tokens + n_tokens
+
+    def report(self, step):
+        speed, minutes = self.n_tokens / (time.time() - self.since), (time.time() - self.begin) / 60
+        self.say("step %d, loss %.4f, %.0f tokens/s, %.1f min" % (step, self.loss / self.n_steps, speed, minutes))
+        self.clear()
+
+
+def advance(model, parts, heads, examples, step, o):
+    """One step on this process's examples and everybody else's. The loss."""
+    n_total = torch.tensor([float(sum(sum(c[1:]) for _, c, _ in examples))])
+    dist.all_reduce(n_total)
+    loss = torch.tensor([backward(model, heads, examples, o, n_total)])
+    share([p.grad for p in model.parameters() if p.grad is not None] + [loss])
+    for p in parts:
+        for group in p.param_groups:
+            group["lr"] = group["full"] * rate(step, o)
+        p.step()
+        p.zero_grad()
+    return loss.item()
+
+
 def train(rank, o):
-    parent = os.getppid()
+    parent, saved = os.getppid(), time.time()
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     os.nice(o.nice)
@@ -238,51 +287,24 @@ def train(rank, o):
     heads = [tokenizer.example(pieces)[0] for pieces in family.talk.heads()]
     torch.manual_seed(SEED)
     model = architecture.Model(architecture.configured(tokenizer.size))
-    parts, step, path = optimizers(model, o), 0, os.path.join(o.run, "checkpoint.pt")
-    full = [[g["lr"] for g in p.param_groups] for p in parts]
-    if os.path.exists(path):
-        state = torch.load(path)
-        model.load_state_dict(state["model"])
-        for p, s in zip(parts, state["optimizers"]):
-            p.load_state_dict(s)
-        step = state["step"]
-
-    def log(text):
-        if rank == 0:
-            with open(os.path.join(o.run, "log.txt"), "a") as f:
-                print(text, file=f)
-
-    n_parameters = sum(p.numel() for p in model.parameters())
-    log("from step %d: %d parameters, %s" % (step, n_parameters, vars(o)))
-    begin = saved = reported = time.time()
-    loss_sum, n_seen, n_since = torch.zeros(1), 0, 0
+    parts, path = optimizers(model, o), os.path.join(o.run, "checkpoint.pt")
+    step, log = restore(path, model, parts), Log(os.path.join(o.run, "log.txt") if rank == 0 else None)
+    for p, full in zip(parts, (o.muon, o.adam)):
+        p.param_groups[0]["full"] = full
+    log.say("from step %d: %d parameters, %s" % (step, sum(p.numel() for p in model.parameters()), vars(o)))
     while step < o.steps:
         stage = data.FIRST if step < o.first else data.MAIN if step < o.last else data.LAST
         if o.round is not None:
             model.round(step >= o.round)
         examples = draw(tokenizer, family.talk, heads, SEED * 1000003 + step * o.processes + rank, stage, o.tokens // o.processes)
-        n_total, n_tokens = torch.tensor([float(sum(sum(c[1:]) for _, c, _ in examples))]), sum(len(e) for e, _, _ in examples)
-        dist.all_reduce(n_total)
-        loss = torch.tensor([backward(model, heads, examples, o, n_total)])
-        share([p.grad for p in model.parameters() if p.grad is not None] + [loss])
-        for p, rates in zip(parts, full):
-            for group, r in zip(p.param_groups, rates):
-                group["lr"] = r * rate(step, o)
-            p.step()
-            p.zero_grad()
-        step, n_seen, n_since = step + 1, n_seen + n_tokens * o.processes, n_since + 1
-        loss_sum += loss
+        log.count(advance(model, parts, heads, examples, step, o), sum(len(e) for e, _, _ in examples) * o.processes)
+        step += 1
         if step % 20 == 0 or step == o.steps:
-            now = time.time()
-            speed, minutes = n_seen / (now - reported), (now - begin) / 60
-            log("step %d, loss %.4f, %.0f tokens/s, %.1f min" % (step, loss_sum.item() / n_since, speed, minutes))
-            reported, n_seen, n_since = now, 0, 0
-            loss_sum.zero_()
-        if step % 200 == 0 or step == o.steps:
-            if rank == 0:
-                log("step %d: %s" % (step, trials(model, tokenizer, family.talk)))
+            log.report(step)
+        if rank == 0 and (step % 200 == 0 or step == o.steps):
+            log.say("step %d: %s" % (step, trials(model, tokenizer, family.talk)))
         # One process decides for all: time is up, or whoever started the run is gone.
-        over = torch.tensor([float(rank == 0 and (time.time() - begin > 60 * o.minutes or os.getppid() != parent))])
+        over = torch.tensor([float(rank == 0 and (time.time() - log.begin > 60 * o.minutes or os.getppid() != parent))])
         dist.all_reduce(over)
         if rank == 0 and (time.time() - saved > 60 * o.save_minutes or over or step == o.steps):
             save(path, o.family, model, parts, step)
