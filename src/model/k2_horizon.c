@@ -103,6 +103,10 @@ static void read_experts(bt_reader *r, k2_shape *s)
     s->n_active = bt_read_count(r, "num_experts_per_tok", 8, 1, s->n_experts);
     s->expert_ffn = bt_read_count(r, "moe_intermediate_size", 768, 1, BT_WIDTH_MAX);
     s->n_shared = bt_read_count(r, "num_shared_experts", 0, 0, 64);
+    bt_read_refuse(r, s->n_active > BT_WIDTH_MAX / s->expert_ffn, "num_experts_per_tok",
+                   "times moe_intermediate_size is out of range");
+    bt_read_refuse(r, s->n_shared > BT_WIDTH_MAX / s->expert_ffn, "num_shared_experts",
+                   "times moe_intermediate_size is out of range");
     s->sparse_step = bt_read_count(r, "decoder_sparse_step", 1, 1, BT_LAYERS_MAX);
     s->renormalise = bt_read_flag(r, "norm_topk_prob", false);
     s->router_bias = bt_read_flag(r, "moe_gate_bias", false);

@@ -150,8 +150,8 @@ static void read_linear_attention(bt_reader *r, k3_shape *s)
     if (linear->st == BT_OK)
         linear->st = bt_get_f64(linear->scope, "gate_lower_bound", &s->lower_bound, &bounded, linear->e);
     bt_read_note_default(linear, "gate_lower_bound", bounded);
-    bt_read_refuse(linear, bounded && !(s->lower_bound < 0 && s->lower_bound > -1e3), "gate_lower_bound",
-                   "is not a number below 0");
+    bt_read_refuse(linear, bounded && !(s->lower_bound <= -BT_NUMBER_MIN && s->lower_bound > -1e3),
+                   "gate_lower_bound", "is not a number below 0 (from -1000 to -1e-30)");
     read_layer_lists(linear, s);
     r->st = linear->st;
 }
@@ -188,7 +188,8 @@ static void read_activation(bt_reader *r, k3_shape *s)
     bool capped = false;
     double linear = 0;
     if (r->st == BT_OK) r->st = bt_get_f64(r->scope, keys[1], &linear, &capped, r->e);
-    bt_read_refuse(r, capped && !(linear > 0 && linear < 1e30), keys[1], "is not a number above 0");
+    bt_read_refuse(r, capped && !(linear >= BT_NUMBER_MIN && linear <= BT_NUMBER_MAX), keys[1],
+                   "is not a number above 0 (from 1e-30 to 1e30)");
     s->situ.linear_beta = (float)linear; /* null: the up branch has no cap */
 }
 
@@ -217,6 +218,8 @@ static void read_experts(bt_reader *r, k3_shape *s)
     bt_read_refuse(r, s->n_experts % s->n_groups != 0, "num_expert_group", "does not divide num_experts");
     bt_read_refuse(r, s->n_active > s->n_experts / s->n_groups * s->n_active_groups, "num_experts_per_token",
                    "is more than topk_group groups have");
+    bt_read_refuse(r, s->n_groups > 1 && s->n_experts / s->n_groups < 2, "num_expert_group",
+                   "leaves groups of one expert, but groups compete by their best two");
     s->latent = optional(r, "routed_expert_hidden_size", BT_WIDTH_MAX);
     s->latent_norm = bt_read_flag(r, "latent_moe_use_norm", false) && s->latent > 0;
 }
@@ -237,7 +240,8 @@ static bt_status k3_read_config(const bt_config *c, void *shape, const bt_family
     s->ffn = bt_read_need(r, "intermediate_size", BT_WIDTH_MAX);
     s->n_layers = bt_read_need(r, "num_hidden_layers", BT_LAYERS_MAX);
     if (r->st == BT_OK) r->st = bt_get_f64(r->scope, "rms_norm_eps", &s->eps, NULL, e);
-    bt_read_refuse(r, !(s->eps > 0 && s->eps < 1), "rms_norm_eps", "is not a number between 0 and 1");
+    bt_read_refuse(r, !(s->eps >= BT_NUMBER_MIN && s->eps < 1), "rms_norm_eps",
+                   "is not a number between 0 and 1 (at least 1e-30)");
     s->tied = bt_read_flag(r, "tie_word_embeddings", false);
     s->block = optional(r, "attn_res_block_size", BT_LAYERS_MAX);
     uint64_t positions = 0;
@@ -256,6 +260,8 @@ static bt_status k3_read_config(const bt_config *c, void *shape, const bt_family
                    "times head_dim is out of range");
     bt_read_refuse(r, s->block > 0 && (s->n_layers - 1) / s->block + 2 > BT_OP_SOURCES_MAX, "attn_res_block_size",
                    "makes a residual bank of more than 256 entries: raise it, or check num_hidden_layers");
+    bt_read_refuse(r, s->n_active > BT_WIDTH_MAX / s->expert_ffn, "num_experts_per_token",
+                   "times moe_intermediate_size is out of range");
     bt_read_refuse(r, s->n_shared > BT_WIDTH_MAX / s->expert_ffn, "num_shared_experts",
                    "times moe_intermediate_size is out of range");
     return r->st;

@@ -53,9 +53,9 @@ double bt_read_number(bt_reader *r, const char *key, double fallback)
     bool found = false;
     if (r->st == BT_OK) r->st = bt_get_f64(r->scope, key, &v, &found, r->e);
     bt_read_note_default(r, key, found);
-    if (r->st == BT_OK && !(v > 0 && v < 1e30)) {
-        r->st = bt_fail(r->e, BT_ERR_FORMAT, "%s: %s is %g, expected a number above 0", bt_config_file(r->scope.config),
-                        key, v);
+    if (r->st == BT_OK && !(v >= BT_NUMBER_MIN && v <= BT_NUMBER_MAX)) {
+        r->st = bt_fail(r->e, BT_ERR_FORMAT, "%s: %s is %g, expected a number from %g to %g",
+                        bt_config_file(r->scope.config), key, v, BT_NUMBER_MIN, BT_NUMBER_MAX);
     }
     return v;
 }

@@ -14,6 +14,10 @@
 #define BT_VOCAB_MAX    (1u << 24)
 #define BT_HEAD_DIM_MAX 1024u /* what attention kernels hold */
 
+/* Numbers that float32 keeps, with room to square and to divide by them. */
+#define BT_NUMBER_MIN 1e-30
+#define BT_NUMBER_MAX 1e30
+
 typedef struct bt_defaults {
     const char *keys[32];
     size_t n;
@@ -29,7 +33,7 @@ typedef struct bt_reader {
 size_t bt_read_need(bt_reader *r, const char *key, uint64_t max); /* in [1, max], or a fault */
 size_t bt_read_count(bt_reader *r, const char *key, uint64_t fallback, uint64_t min, uint64_t max);
 bool bt_read_flag(bt_reader *r, const char *key, bool fallback);
-double bt_read_number(bt_reader *r, const char *key, double fallback); /* above 0, below 1e30 */
+double bt_read_number(bt_reader *r, const char *key, double fallback); /* BT_NUMBER_MIN to BT_NUMBER_MAX */
 const char *bt_read_string(bt_reader *r, const char *key, const char *fallback);
 /* A fault if the condition holds: "FILE: KEY WHY". */
 void bt_read_refuse(bt_reader *r, bool bad, const char *key, const char *why);
