@@ -261,20 +261,30 @@ acceptance: all
 
 LIBDIR ?= $(PREFIX)/lib
 SHARE  ?= $(PREFIX)/share
-BASH_FILE := $(SHARE)/bash-completion/completions/baltoro
-ZSH_FILE  := $(SHARE)/zsh/site-functions/_baltoro
-FISH_FILE := $(SHARE)/fish/vendor_completions.d/baltoro.fish
-MAN_FILE  := $(SHARE)/man/man1/baltoro.1
-PC_FILE   := $(LIBDIR)/pkgconfig/baltoro.pc
-DEMO      := $(wildcard models/demo-k2/*)
-INSTALLED  = $(PREFIX)/bin/baltoro $(PREFIX)/include/baltoro.h $(LIBDIR)/libbaltoro.a $(LIBDIR)/libbaltoro.so \
-             $(LIBDIR)/$(SO_NAME) $(LIBDIR)/$(SO_FILE) $(PC_FILE) $(MAN_FILE) $(BASH_FILE) $(ZSH_FILE) $(FISH_FILE) \
-             $(DEMO:models/%=$(SHARE)/baltoro/%)
+DEMO   := $(wildcard models/demo-*/*.*)
 
+# What stands where: $(call FILES,put) installs it, $(call FILES,drop) removes it. A line a file: paths may hold spaces.
+put  = install -D -m $(1) $(2) '$(DESTDIR)$(3)'
+drop = rm -f '$(DESTDIR)$(3)'
+define FILES
+	$(call $(1),755,$(BUILD)/baltoro,$(PREFIX)/bin/baltoro)
+	$(call $(1),644,include/baltoro.h,$(PREFIX)/include/baltoro.h)
+	$(call $(1),644,$(BUILD)/libbaltoro.a,$(LIBDIR)/libbaltoro.a)
+	$(call $(1),755,$(BUILD)/$(SO_FILE),$(LIBDIR)/$(SO_FILE))
+	$(call $(1),644,$(BUILD)/share/baltoro.pc,$(LIBDIR)/pkgconfig/baltoro.pc)
+	$(call $(1),644,$(BUILD)/share/baltoro.1,$(SHARE)/man/man1/baltoro.1)
+	$(call $(1),644,$(BUILD)/share/baltoro.bash,$(SHARE)/bash-completion/completions/baltoro)
+	$(call $(1),644,$(BUILD)/share/_baltoro,$(SHARE)/zsh/site-functions/_baltoro)
+	$(call $(1),644,$(BUILD)/share/baltoro.fish,$(SHARE)/fish/vendor_completions.d/baltoro.fish)
+	$(foreach f,$(DEMO),$(call $(1),644,$(f),$(f:models/%=$(SHARE)/baltoro/%)) && )true
+endef
+
+empty    :=
+escaped   = $(subst $(empty) ,\ ,$(1))
 define PC
-prefix=$(PREFIX)
-libdir=$(LIBDIR)
-includedir=$(PREFIX)/include
+prefix=$(call escaped,$(PREFIX))
+libdir=$(call escaped,$(LIBDIR))
+includedir=$(call escaped,$(PREFIX))/include
 
 Name: baltoro
 Description: Runs K2-Horizon, Kimi and Llama checkpoints on the CPU
@@ -296,29 +306,21 @@ $(BUILD)/share/baltoro.bash: HELP := --completion bash
 $(BUILD)/share/_baltoro:     HELP := --completion zsh
 $(BUILD)/share/baltoro.fish: HELP := --completion fish
 
-put = install -D -m $(1) $(2) '$(DESTDIR)$(3)'
 ## install: program, libraries, header, pkg-config file, demo model, man page, completions below DESTDIR and PREFIX
 .PHONY: install
 install: all $(PAGES:%=$(BUILD)/share/%)
 	$(file >$(BUILD)/share/baltoro.pc,$(PC))
-	$(call put,755,$(BUILD)/baltoro,$(PREFIX)/bin/baltoro)
-	$(call put,644,include/baltoro.h,$(PREFIX)/include/baltoro.h)
-	$(call put,644,$(BUILD)/libbaltoro.a,$(LIBDIR)/libbaltoro.a)
-	$(call put,755,$(BUILD)/$(SO_FILE),$(LIBDIR)/$(SO_FILE))
+	$(call FILES,put)
 	ln -sf $(SO_FILE) '$(DESTDIR)$(LIBDIR)/$(SO_NAME)'
 	ln -sf $(SO_NAME) '$(DESTDIR)$(LIBDIR)/libbaltoro.so'
-	$(call put,644,$(BUILD)/share/baltoro.pc,$(PC_FILE))
-	$(call put,644,$(BUILD)/share/baltoro.1,$(MAN_FILE))
-	$(call put,644,$(BUILD)/share/baltoro.bash,$(BASH_FILE))
-	$(call put,644,$(BUILD)/share/_baltoro,$(ZSH_FILE))
-	$(call put,644,$(BUILD)/share/baltoro.fish,$(FISH_FILE))
-	$(foreach f,$(DEMO),$(call put,644,$(f),$(f:models/%=$(SHARE)/baltoro/%)) && )true
 
 ## uninstall: removes what install put there
 .PHONY: uninstall
 uninstall:
-	rm -f $(INSTALLED:%='$(DESTDIR)%')
-	rmdir '$(DESTDIR)$(SHARE)/baltoro/demo-k2' '$(DESTDIR)$(SHARE)/baltoro' 2>/dev/null || true
+	$(call FILES,drop)
+	rm -f '$(DESTDIR)$(LIBDIR)/$(SO_NAME)' '$(DESTDIR)$(LIBDIR)/libbaltoro.so'
+	rmdir $(foreach d,$(sort $(dir $(DEMO))),'$(DESTDIR)$(d:models/%/=$(SHARE)/baltoro/%)') \
+	    '$(DESTDIR)$(SHARE)/baltoro' 2>/dev/null || true
 
 ## clean: removes build/
 .PHONY: clean

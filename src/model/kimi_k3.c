@@ -150,8 +150,8 @@ static void read_linear_attention(bt_reader *r, k3_shape *s)
     if (linear->st == BT_OK)
         linear->st = bt_get_f64(linear->scope, "gate_lower_bound", &s->lower_bound, &bounded, linear->e);
     bt_read_note_default(linear, "gate_lower_bound", bounded);
-    bt_read_refuse(linear, bounded && !(s->lower_bound <= -BT_NUMBER_MIN && s->lower_bound > -1e3),
-                   "gate_lower_bound", "is not a number below 0 (from -1000 to -1e-30)");
+    bt_read_refuse(linear, bounded && !(s->lower_bound <= -BT_NUMBER_MIN && s->lower_bound > -1e3), "gate_lower_bound",
+                   "is not a number below 0 (from -1000 to -1e-30)");
     read_layer_lists(linear, s);
     r->st = linear->st;
 }

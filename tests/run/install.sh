@@ -41,7 +41,7 @@ lib/libbaltoro.so
 lib/libbaltoro.so.${version%%.*}
 lib/libbaltoro.so.$version
 lib/pkgconfig/baltoro.pc
-$(for f in models/demo-k2/*; do echo "share/baltoro/${f#models/}"; done)
+$(for f in models/demo-*/*; do echo "share/baltoro/${f#models/}"; done)
 share/bash-completion/completions/baltoro
 share/fish/vendor_completions.d/baltoro.fish
 share/man/man1/baltoro.1
@@ -55,10 +55,11 @@ expect 'all files, and no other' diff "$dir/expected" <(files)
 expect 'no file knows of DESTDIR' prints '' grep -rlI "$dir/dest" "$dir/dest"
 expect 'make uninstall' run_make uninstall DESTDIR="$dir/dest" PREFIX=/opt/x
 expect 'nothing is left' prints '' files
+expect 'nor its own folders' prints '' find "$dir/dest" -name 'demo-*' -o -path '*/share/baltoro'
 
-# ---- a user: PREFIX -----------------------------------------------------------------------------------------------------
+# ---- a user: PREFIX, with a space in it ---------------------------------------------------------------------------------
 
-root=$dir/prefix
+root="$dir/with space"
 export PKG_CONFIG_PATH=$root/lib/pkgconfig
 expect 'make install with PREFIX' run_make install PREFIX="$root"
 expect 'the program runs' "$root/bin/baltoro" help
@@ -84,16 +85,18 @@ int main(void)
 }
 C
 compile="cc -std=c11 -Wall -Wextra -Werror -pedantic $dir/user.c"
-# shellcheck disable=SC2046,SC2086  # flags are words
-{
-    expect 'builds with the shared library' $compile -o "$dir/shared" $(pkg-config --cflags --libs baltoro)
-    expect 'builds with the static library' $compile -o "$dir/static" \
-        $(pkg-config --cflags --libs --static baltoro | sed "s|-lbaltoro|$root/lib/libbaltoro.a|")
-}
+# What pkg-config says is for a shell to read.
+expect 'builds with the shared library' eval "$compile -o $dir/shared $(pkg-config --cflags --libs baltoro)"
+expect 'builds with the static library' eval "$compile -o $dir/static \
+    $(pkg-config --cflags --libs --static baltoro | sed "s|-lbaltoro|'$root/lib/libbaltoro.a'|")"
 expect 'runs with the shared library' prints "$version" env LD_LIBRARY_PATH="$root/lib" "$dir/shared"
 expect 'runs with the static library alone' prints "$version" "$dir/static"
 expect 'the shared library is asked for by its soname' grep -q "NEEDED.*libbaltoro.so.${version%%.*}\$" \
     <(objdump -p "$dir/shared")
+
+touch "$dir/with" # what a path cut at its space would name
+expect 'make uninstall with PREFIX' run_make uninstall PREFIX="$root"
+expect 'nothing is left there, and what is beside it stays' prints "$dir/with" find "$dir/with" "$root" ! -type d
 
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]
