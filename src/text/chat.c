@@ -199,6 +199,7 @@ static bt_status describe(const bt_chat *chat, const bt_conversation *c, const b
     p->demands = demands.data;
     p->is_reasoning = bt_rendered_is_reasoning(r, chat->grammar);
     p->calls_off = c->choice == BT_TOOLS_NONE;
+    for (size_t i = 0; i < c->n_messages; i++) p->n_calls += c->messages[i].n_calls;
     if (st == BT_OK && (!bt_text_ok(&warnings) || !bt_text_ok(&tools) || !bt_text_ok(&demands))) st = no_memory(e);
     return st;
 }
@@ -247,6 +248,7 @@ bt_status bt_reply_open(const bt_chat *c, const bt_prompt *p, bt_reply **out, bt
 {
     const bt_reply_options o = {.tools = p->tools,
                                 .tools_size = p->tools == NULL ? 0 : strlen(p->tools),
+                                .n_earlier_calls = p->n_calls,
                                 .is_reasoning = p->is_reasoning,
                                 .calls_off = p->calls_off};
     return bt_reply_open_with(c->grammar, &o, out, e);

@@ -466,6 +466,7 @@ bt_status bt_reply_open_with(const bt_grammar *g, const bt_reply_options *o, bt_
     r->grammar = g;
     r->starts_reasoning = o->is_reasoning && g->n_tags > 0;
     r->calls_off = o->calls_off;
+    r->n_earlier_calls = o->n_earlier_calls;
     r->finish_reason = "length";
     bt_status st = BT_OK;
     if (o->tools != NULL) {
@@ -566,13 +567,12 @@ static void add_string(bt_text *t, const char *data, size_t size)
 static void add_calls(const bt_reply *r, const char *id_prefix, bt_text *t)
 {
     bt_text_puts(t, ", \"tool_calls\": [");
-    bool is_first = true;
-    for (size_t i = 0; i < r->n_calls; i++) {
-        const bt_reply_call *call = &r->calls[i];
+    size_t n = 0;
+    for (const bt_reply_call *call = r->calls; call < r->calls + r->n_calls; call++) {
         if (!call->is_done) continue;
         bt_text id = {0};
-        bt_text_printf(&id, "%s%zu", id_prefix, i);
-        bt_text_puts(t, is_first ? "{\"id\": " : ", {\"id\": ");
+        bt_text_printf(&id, "%s%zu", id_prefix, r->n_earlier_calls + n);
+        bt_text_puts(t, n++ == 0 ? "{\"id\": " : ", {\"id\": ");
         add_string(t, id.data, id.size);
         bt_text_puts(t, ", \"type\": \"function\", \"function\": {\"name\": ");
         add_string(t, r->made.data + call->name_at, call->name_size);
@@ -581,7 +581,6 @@ static void add_calls(const bt_reply *r, const char *id_prefix, bt_text *t)
         bt_text_puts(t, "}}");
         t->failed |= !bt_text_ok(&id);
         bt_text_free(&id);
-        is_first = false;
     }
     bt_text_puts(t, "]");
 }

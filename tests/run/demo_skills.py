@@ -2,7 +2,7 @@
 """What the demo model's card says about its skills is what tools/demo/evaluate.py measures: no row below its threshold, none
 worse than the card has it.
 
-run_tests: release (the transcripts of demo_k2.py go through every build)
+run_tests: release (the transcripts of demo_models.py go through every build)
 """
 import os
 import re

@@ -462,16 +462,18 @@ static void starts(void **state)
     }
 }
 
-/* Messages in, an answer read, its message sent back: the history says what the model said. */
-static void round_trip(void **state)
+/* Messages in, an answer read, its message sent back: what comes after the history says what the model said, and the call
+ * has an id that no earlier one has. */
+static void check_round_trip(const char *history, const char *id)
 {
-    (void)state;
     static const char answer[] =
         "I need it.</ifm|think>Wait.<ifm|tool_calls>\n<ifm|tool_call>f\n<ifm|arg_key>s</ifm|arg_key>\n"
         "<ifm|arg_value>a\nb</ifm|arg_value>\n</ifm|tool_call>\n</ifm|tool_calls>";
-    static const char request[] =
-        "{\"messages\": " HI ", \"tools\": [{\"name\": \"f\", \"parameters\": {\"properties\": "
-        "{\"s\": {\"type\": \"string\"}}}}]}";
+    bt_text request = {0};
+    bt_text_printf(&request,
+                   "{\"messages\": [%s], \"tools\": [{\"name\": \"f\", \"parameters\": {\"properties\": "
+                   "{\"s\": {\"type\": \"string\"}}}}]}",
+                   history);
     bt_chat *c = NULL;
     bt_prompt p = {0}, next = {0};
     bt_reply *r = NULL;
@@ -481,14 +483,14 @@ static void round_trip(void **state)
     size_t n, size;
     char *message;
     assert_int_equal(bt_chat_open(CHAT, "k2_horizon", NULL, NULL, &c, &e), BT_OK);
-    assert_int_equal(render(c, request, NULL, NULL, &p, &e), BT_OK);
+    assert_int_equal(render(c, request.data, NULL, NULL, &p, &e), BT_OK);
     assert_int_equal(bt_reply_open(c, &p, &r, &e), BT_OK);
     assert_int_equal(bt_reply_push(r, answer, sizeof answer - 1, &events, &n, &e), BT_OK);
     assert_int_equal(bt_reply_finish(r, false, &events, &n, &e), BT_OK);
     assert_string_equal(bt_reply_finish_reason(r), "tool_calls");
     assert_int_equal(bt_reply_message(r, "call_", &message, &size, &e), BT_OK);
-    bt_text_printf(&again, "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}, %s], \"tools\": %s}", message,
-                   p.tools);
+    assert_non_null(strstr(message, id));
+    bt_text_printf(&again, "{\"messages\": [%s, %s], \"tools\": %s}", history, message, p.tools);
     if (render(c, again.data, NULL, "{\"add_generation_prompt\": false}", &next, &e) != BT_OK)
         fail_msg("%s", e.message);
     assert_int_equal(strncmp(next.text, p.text, p.size),
@@ -497,10 +499,21 @@ static void round_trip(void **state)
     assert_string_equal(next.text + p.size + sizeof answer - 1, "<|ifm|im_end|>");
     bt_free(message);
     bt_text_free(&again);
+    bt_text_free(&request);
     bt_prompt_free(&p);
     bt_prompt_free(&next);
     bt_reply_close(r);
     bt_chat_close(c);
+}
+
+static void round_trip(void **state)
+{
+    (void)state;
+    check_round_trip("{\"role\": \"user\", \"content\": \"hi\"}", "{\"id\": \"call_0\"");
+    check_round_trip("{\"role\": \"user\", \"content\": \"hi\"}, {\"role\": \"assistant\", \"tool_calls\": [{\"id\": "
+                     "\"call_0\", \"function\": {\"name\": \"f\", \"arguments\": \"{}\"}}]}, "
+                     "{\"role\": \"tool\", \"tool_call_id\": \"call_0\", \"content\": \"1\"}",
+                     "{\"id\": \"call_1\"");
 }
 
 int main(void)
