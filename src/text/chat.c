@@ -218,7 +218,9 @@ bt_status bt_chat_render(const bt_chat *chat, const bt_chat_request *request, bt
         st = chat->grammar->native(&c, &r, e);
     }
     if (st == BT_OK) st = describe(chat, &c, &r, &p, e);
-    if (st == BT_OK && chat->tokenizer != NULL) st = bt_rendered_encode(&r, chat->tokenizer, &p.ids, &p.n_ids, e);
+    const bt_grammar *native = chat->template.jinja == NULL && chat->grammar->wants_tokens ? chat->grammar : NULL;
+    if (st == BT_OK && chat->tokenizer != NULL)
+        st = bt_rendered_encode(&r, native, chat->tokenizer, &p.ids, &p.n_ids, e);
     if (st == BT_OK) {
         p.text = r.text;
         p.size = r.size;

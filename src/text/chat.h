@@ -48,8 +48,10 @@ void bt_demands_write(const bt_conversation *c, bt_text *out);
 
 /* ---- chat_tokens.c ----------------------------------------------------------------------------------------------- */
 
-/* The ids of a rendered prompt: what a message says never becomes an added token. */
-bt_status bt_rendered_encode(const bt_rendered *prompt, const bt_tokenizer *t, int32_t **ids, size_t *n, bt_error *e);
+/* The ids of a rendered prompt: what a message says never becomes an added token. `native`: the grammar of the renderer
+ * that wrote it, each of whose tags must be one; NULL: none must. */
+bt_status bt_rendered_encode(const bt_rendered *prompt, const bt_grammar *native, const bt_tokenizer *t, int32_t **ids,
+                             size_t *n, bt_error *e);
 /* The prompt's last tag of reasoning opens it. */
 bool bt_rendered_is_reasoning(const bt_rendered *prompt, const bt_grammar *g);
 

@@ -49,14 +49,33 @@ static bt_status encode_pieces(const bt_rendered *prompt, const bt_tokenizer *t,
 
 /* ---- as a whole -------------------------------------------------------------------------------------------------- */
 
-bt_status bt_rendered_encode(const bt_rendered *prompt, const bt_tokenizer *t, int32_t **ids, size_t *n, bt_error *e)
+/* That each tag in text [size], which a native renderer wrote, is a token. */
+static bt_status check_tags(const bt_grammar *g, const bt_tokenizer *t, const char *text, size_t size, bt_error *e)
+{
+    const char *end = text + size;
+    bt_status st = BT_OK;
+    while (st == BT_OK && text < end && (text = memchr(text, '<', (size_t)(end - text))) != NULL) {
+        bt_tag_kind kind;
+        size_t tag_size = 1;
+        if (bt_find_tag(g, text, (size_t)(end - text), &kind, &tag_size) == BT_FOUND_TAG)
+            st = check_token(t, text, tag_size, e);
+        text += tag_size;
+    }
+    return st;
+}
+
+bt_status bt_rendered_encode(const bt_rendered *prompt, const bt_grammar *native, const bt_tokenizer *t, int32_t **ids,
+                             size_t *n, bt_error *e)
 {
     if (prompt->pieces != NULL) return encode_pieces(prompt, t, ids, n, e);
     bt_spans allowed = {0};
     bt_status st = BT_OK;
     size_t at = 0;
     for (size_t i = 0; i < prompt->n_runs && st == BT_OK; i++) {
-        if (prompt->runs[i].from_template) st = bt_spans_add(&allowed, at, prompt->runs[i].size, e);
+        if (prompt->runs[i].from_template) {
+            st = bt_spans_add(&allowed, at, prompt->runs[i].size, e);
+            if (st == BT_OK && native != NULL) st = check_tags(native, t, prompt->text + at, prompt->runs[i].size, e);
+        }
         at += prompt->runs[i].size;
     }
     if (st == BT_OK) st = bt_tokenizer_encode_allowed(t, prompt->text, prompt->size, &allowed, ids, n, e);

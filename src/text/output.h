@@ -66,6 +66,7 @@ typedef struct bt_grammar {
     bool takes_text;    /* arguments that are no JSON have a place in its history */
     bool drops_text;    /* its native renderer leaves out reasoning, at times */
     bool numbers_calls; /* a call's name is "functions.NAME:INDEX" */
+    bool wants_tokens;  /* a tokenizer that lacks a tag which `native` writes is not the model's */
     /* Writes a conversation where there is no template; NULL: nobody here can. */
     bt_status (*native)(const bt_conversation *c, bt_rendered *out, bt_error *e);
 } bt_grammar;

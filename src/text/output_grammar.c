@@ -143,6 +143,7 @@ static const bt_grammar grammars[] = {
      .takes_text = true,
      .drops_text = true,
      .numbers_calls = true,
+     .wants_tokens = true,
      .native = bt_kimi_linear_render},
     {.efforts = plain_efforts, .n_efforts = COUNT(plain_efforts)},
 };

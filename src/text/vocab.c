@@ -13,7 +13,10 @@
 
 #define ROOM_BYTES 65536 /* texts are packed into blocks of this size: most have six bytes, the arena aligns to 16 */
 #define KEYS_MAX   (1u << 28)
-#define QUOTED_MAX 80 /* bytes of a token's text in a message */
+/* Steps of all insertions into a table, of n entries: a hundredth of this is usual, a file that is made to need more
+ * would take hours. */
+#define STEPS_MAX(n) (32 * (uint64_t)(n) + 1000)
+#define QUOTED_MAX   80 /* bytes of a token's text in a message */
 /* Ids index a table, so a stray high one must not size it. Models leave holes of a few hundred ids. */
 #define ID_SPREAD    8
 #define ID_SPREAD_AT 65536
@@ -165,8 +168,8 @@ static size_t table_size(size_t n)
     return size;
 }
 
-/* The slot of this key, or the empty one where it belongs. */
-static size_t find_slot(const bt_vocab *v, const char *key, size_t size)
+/* The slot of this key, or the empty one where it belongs. *n_steps counts on. */
+static size_t find_slot(const bt_vocab *v, const char *key, size_t size, uint64_t *n_steps)
 {
     size_t mask = v->n_slots - 1;
     size_t i = (size_t)hash_text(key, size) & mask;
@@ -174,19 +177,28 @@ static size_t find_slot(const bt_vocab *v, const char *key, size_t size)
         const bt_vocab_key *k = &v->keys[v->slots[i] - 1];
         if (k->size == size && memcmp(k->key, key, size) == 0) break;
         i = (i + 1) & mask;
+        ++*n_steps;
     }
     return i;
+}
+
+static bt_status crowded(const char *what, bt_error *e)
+{
+    return bt_fail(e, BT_ERR_FORMAT,
+                   "its %s are chosen so that looking them up never ends: this is no honest tokenizer", what);
 }
 
 bt_status bt_vocab_index(bt_vocab *v, bt_error *e)
 {
     assert(v->slots == NULL);
+    uint64_t n_steps = 0;
     v->n_slots = table_size(v->n_keys);
     v->slots = bt_calloc(v->n_slots, sizeof *v->slots);
     if (v->slots == NULL) return no_memory(e);
     for (size_t key_i = 0; key_i < v->n_keys; key_i++) {
         const bt_vocab_key *k = &v->keys[key_i];
-        size_t i = find_slot(v, k->key, k->size);
+        size_t i = find_slot(v, k->key, k->size, &n_steps);
+        if (n_steps > STEPS_MAX(v->n_keys)) return crowded("tokens", e);
         if (v->slots[i] != 0 && v->by_rank) { /* keys are bytes, nothing to show */
             return bt_fail(e, BT_ERR_FORMAT, "the same token has two ranks, %d and %d",
                            (int)v->keys[v->slots[i] - 1].id, (int)k->id);
@@ -203,7 +215,8 @@ bt_status bt_vocab_index(bt_vocab *v, bt_error *e)
 int32_t bt_vocab_find(const bt_vocab *v, const char *key, size_t size)
 {
     assert(v->slots != NULL);
-    size_t i = find_slot(v, key, size);
+    uint64_t n_steps = 0;
+    size_t i = find_slot(v, key, size, &n_steps);
     return v->slots[i] == 0 ? -1 : v->keys[v->slots[i] - 1].id;
 }
 
@@ -247,10 +260,12 @@ static bt_status index_merges(bt_vocab *v, bt_error *e)
     v->pairs = bt_malloc(v->n_pairs, sizeof *v->pairs);
     if (v->pairs == NULL) return no_memory(e);
     for (size_t i = 0; i < v->n_pairs; i++) v->pairs[i] = (bt_pair){.pair = BT_PAIR_NONE};
+    uint64_t n_steps = 0;
     for (size_t rank = 0; rank < v->n_merges; rank++) {
         uint64_t pair = (uint64_t)(uint32_t)v->merges[rank].left << 32 | (uint32_t)v->merges[rank].right;
         size_t i = (size_t)bt_pair_hash(pair) & (v->n_pairs - 1);
-        while (v->pairs[i].pair != BT_PAIR_NONE && v->pairs[i].pair != pair) i = (i + 1) & (v->n_pairs - 1);
+        for (; v->pairs[i].pair != BT_PAIR_NONE && v->pairs[i].pair != pair; n_steps++) i = (i + 1) & (v->n_pairs - 1);
+        if (n_steps > STEPS_MAX(v->n_merges)) return crowded("merges", e);
         if (v->pairs[i].pair == BT_PAIR_NONE) v->pairs[i] = (bt_pair){.pair = pair, .rank = (uint32_t)rank};
     }
     return BT_OK;

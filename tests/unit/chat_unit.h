@@ -6,6 +6,7 @@
 
 #include "text/k2_render.h"
 #include "text/messages.h"
+#include "text/output.h"
 
 #define CHAT "tests/data/chat"
 
@@ -167,6 +168,45 @@ static inline void unit_expect_marks(const char *rendered, size_t n_marks, const
         (void)snprintf(mark, sizeof mark, "(mark %zu)", i);
         if (strstr(rendered, mark) == NULL) fail_msg("%s of %s is not in %s", mark, request, rendered);
     }
+}
+
+#define TIKTOKEN "tests/data/tokenizers/tiktoken"
+
+/* ---- tokenizers -------------------------------------------------------------------------------------------------- */
+
+/* The stored ranks with these control tokens behind them. */
+static inline bt_tokenizer *unit_tiktoken_with(const char *const *tokens, size_t n)
+{
+    const size_t first = 1356; /* behind the ranks */
+    bt_text config = {0};
+    bt_tokenizer *t = NULL;
+    bt_error e;
+    char *ranks = NULL;
+    size_t size;
+    bt_text_puts(&config, "{\"added_tokens_decoder\": {");
+    for (size_t i = 0; i < n; i++) {
+        bt_text_printf(&config, "%s\"%zu\": {\"content\": ", i > 0 ? ", " : "", first + i);
+        bt_text_json_string(&config, tokens[i], strlen(tokens[i]));
+        bt_text_puts(&config, ", \"lstrip\": false, \"normalized\": false, \"rstrip\": false, \"single_word\": false, "
+                              "\"special\": true}");
+    }
+    bt_text_puts(&config, "}}");
+    if (bt_read_file(TIKTOKEN "/tiktoken.model", 1 << 20, &ranks, &size, &e) != BT_OK) fail_msg("%s", e.message);
+    if (bt_tokenizer_open_tiktoken(ranks, size, config.data, config.size, &t, &e) != BT_OK) fail_msg("%s", e.message);
+    bt_free(ranks);
+    bt_text_free(&config);
+    return t;
+}
+
+/* With the tags of Kimi Linear's grammar; closed by the caller. */
+static inline bt_tokenizer *unit_linear_tokenizer(void)
+{
+    const char *tokens[64];
+    const bt_grammar *g = bt_grammar_of("kimi_linear");
+    size_t n = 0;
+    for (; n < g->n_tags; n++) tokens[n] = g->tags[n].text;
+    tokens[n++] = "[EOS]";
+    return unit_tiktoken_with(tokens, n);
 }
 
 #endif

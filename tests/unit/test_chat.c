@@ -462,8 +462,8 @@ static void starts(void **state)
     }
 }
 
-/* Messages in, an answer read, its message sent back: what comes after the history says what the model said, and the call
- * has an id that no earlier one has. */
+/* Messages in, an answer read, its message sent back: what comes after the history says what the model said, and the
+ * call has an id that no earlier one has. */
 static void check_round_trip(const char *history, const char *id)
 {
     static const char answer[] =

@@ -601,6 +601,37 @@ static void test_lines_refused(void **state)
     expect_refused(pointer, sizeof pointer - 1, FINE, BT_ERR_FORMAT, "LFS");
 }
 
+/* v with x ^ x >> 32 == v */
+static uint64_t unshifted(uint64_t v)
+{
+    return v ^ v >> 32;
+}
+
+/* The number whose product with odd c is 1 (mod 2^64). */
+static uint64_t reciprocal(uint64_t c)
+{
+    uint64_t x = c;
+    for (int i = 0; i < 6; i++) x *= 2 - c * x;
+    return x;
+}
+
+/* Tokens of eight bytes that all stand at one place of the hash table (vocab.c, hash_text undone): a file that would
+ * take n^2 steps, hours at the size of a real one, is refused. */
+static void test_colliding_tokens(void **state)
+{
+    (void)state;
+    bt_text lines = byte_lines();
+    for (uint64_t i = 1; i < 4096; i++) {
+        uint64_t word = unshifted(i << 40) * reciprocal(0xff51afd7ed558ccdu);
+        word = unshifted(word) * reciprocal(0x9e3779b97f4a7c15u) ^ 8;
+        char bytes[8];
+        memcpy(bytes, &word, 8);
+        add_line(&lines, bytes, 8, 255 + (unsigned)i);
+    }
+    expect_refused(lines.data, lines.size, "{}", BT_ERR_FORMAT, "tokens are chosen so that looking them up never ends");
+    bt_text_free(&lines);
+}
+
 static void test_missing_bytes(void **state)
 {
     (void)state;
@@ -815,6 +846,7 @@ int main(void)
         cmocka_unit_test(test_beyond_the_last_id),
         cmocka_unit_test(test_config_refused),
         cmocka_unit_test(test_lines_refused),
+        cmocka_unit_test(test_colliding_tokens),
         cmocka_unit_test(test_missing_bytes),
         cmocka_unit_test(test_long_lines),
         cmocka_unit_test(test_harmless_lines),
