@@ -101,7 +101,8 @@ static void show_status(bt_chat_app *c, const bt_answer *w)
     const char *why = "", *dim = c->screen.has_style ? "\033[2m" : "", *plain = c->screen.has_style ? "\033[0m" : "";
     if (m->finish == BT_FINISH_STOPPED && bt_signals_interrupted()) why = "; interrupted";
     if (m->finish == BT_FINISH_LENGTH) why = "; cut at --max-new-tokens";
-    if (m->finish == BT_FINISH_CONTEXT) why = "; cut, for the context is full: /undo, /clear, or a larger --context";
+    if (m->finish == BT_FINISH_CONTEXT)
+        why = "; cut, for the context is full: /undo, /clear, or a larger --context, if the model has one";
     if (c->app.is_quiet) return;
     (void)fprintf(stderr, "%s[%zu tokens, %.1f/s; prompt %zu new, %zu known; context %zu of %zu%s]%s\n", dim, m->n_ids,
                   m->output_seconds > 0 ? (double)m->n_ids / m->output_seconds : 0, w->n_prompt - w->n_known,

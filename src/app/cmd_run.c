@@ -61,8 +61,11 @@ static bt_status encode_prompt(run *r, const char *text, size_t size)
                 : has_bos ? ", begins with BOS"
                           : ", no BOS (the tokenizer asks for none)");
     if (r->n_prompt > r->plan.context)
-        return bt_fail(&a->error, BT_ERR_CONTEXT, "the prompt has %zu tokens, the context holds %zu: raise --context%s",
-                       r->n_prompt, r->plan.context, " or shorten the prompt");
+        return bt_fail(
+            &a->error, BT_ERR_CONTEXT,
+            "the prompt has %zu tokens, the context holds %zu: raise --context, as far as the model goes, or "
+            "shorten the prompt",
+            r->n_prompt, r->plan.context);
     return bt_ids_check(r->prompt, r->n_prompt, bt_model_n_vocab(a->model), &a->error);
 }
 

@@ -62,7 +62,7 @@ static bt_status read_level(const bt_engine_options *o, settings *s, bt_error *e
                        o->cpu_level);
     }
     if (level > best) {
-        return bt_fail(e, BT_ERR_UNSUPPORTED, "CPU level %s is more than this machine has: %s", o->cpu_level,
+        return bt_fail(e, BT_ERR_USAGE, "CPU level %s is more than this machine has: %s", o->cpu_level,
                        bt_cpu_level_name(best));
     }
     s->backend.cpu_level = level;

@@ -43,7 +43,7 @@ bt_status bt_answer_fits(const bt_prompt *p, size_t context, bt_error *e)
     return bt_fail(
         e, BT_ERR_CONTEXT,
         "the conversation has %zu tokens and the context holds %zu, which leaves no room for an answer: raise "
-        "--context or shorten the conversation",
+        "--context, as far as the model goes, or shorten the conversation",
         p->n_ids, context);
 }
 

@@ -20,6 +20,7 @@ from cli import check  # noqa: E402
 N_EXAMPLES = 20000
 CHECKSUMS = [1358742790, 3115011603, 153427982]  # of the first 2000 examples of seed 1, by stage
 USER = re.compile(r"<\|ifm\|im_start\|>user\n(.*?)<\|ifm\|im_end\|>", re.S)
+ASKED = re.compile(r"\b(\d+) ?(?:[-+]|plus|minus) ?(\d+)")
 WORKED = re.compile(r"\b(\d+) ?([-+]) ?(\d+)(?: = \d|: \d|, from)")  # 12 + 34 = 46; 12+34: 2+4=6; 12 + 34, from the right
 
 
@@ -44,7 +45,8 @@ def pattern(phrasing):
 def held_patterns():
     held = {skill: held for skill, (_, held) in data.PHRASES.items()}
     held["greetings"], held["unknown"] = [text for text, _ in data.HELD_SMALL_TALK], data.HELD_UNKNOWN
-    return [(skill, pattern(p)) for skill, phrasings in held.items() for p in phrasings]
+    behind_a_text = [("from a text", pattern("{x} " + asked[1].replace("%s", "{y}"))) for asked in data.CONTEXT.values()]
+    return [(skill, pattern(p)) for skill, phrasings in held.items() for p in phrasings] + behind_a_text
 
 
 def test_tables():
@@ -70,6 +72,8 @@ def test_stream(stage):
     pairs = {(int(a), int(b)) for t in texts for a, _, b in WORKED.findall(t)}
     held = [p for p in pairs if data.is_held(*p)]
     check("no held-out pair is worked out", len(pairs) > (200 if stage == data.FIRST else 2000) and not held, held[:5])
+    held = [q for q in questions for a, b in ASKED.findall(q) if data.is_held(int(a), int(b))]
+    check("no held-out pair is asked for", not held, held[:5])
     cities = [c for c in facts.HELD_CITIES if any(re.search(rf"\b{c}\b", t) for t in texts)]
     check("no held-out city", not cities, cities)
 

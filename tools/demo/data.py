@@ -683,6 +683,20 @@ _THINGS = "bicycle boat hat coat bag car cup lamp kite ball book box door umbrel
 _ROOMS = "kitchen garden bathroom bedroom office hall cellar attic garage school library station museum park".split()
 
 
+# What a text is asked; the second of each is held out.
+CONTEXT = {
+    "colour": ["What colour is %s's %s?", "Tell me the colour of %s's %s.", "What is the colour of %s's %s?",
+               "Of which colour is %s's %s?", "I want to know the colour of %s's %s."],
+    "owner": ["Who has the %s?", "Whose is the %s?", "To whom does the %s belong?", "Who owns the %s?", "Whose thing is the %s?"],
+    "place": ["Where is %s?", "In which place is %s?", "What place is %s in?", "In what place can I find %s?", "In which room is %s?"],
+    "person": ["Who is in the %s?", "Which person is in the %s?", "Whom do I find in the %s?", "Which one is in the %s?",
+               "What person is in the %s?"],
+    "age": ["How old is %s?", "What is the age of %s?", "What age is %s?", "How many years old is %s?", "Tell me the age of %s."],
+    "hour": ["When does the %s %s?", "At what time does the %s %s?", "What time does the %s %s?", "At which hour does the %s %s?",
+             "Tell me when the %s is to %s."],
+}  # fmt: skip
+
+
 def context(rnd):
     """(sentences, which of them answers, the answer, questions: the second is held out)."""
     kind = rnd.randrange(4)
@@ -696,33 +710,23 @@ def context(rnd):
         text = ["%s has a %s %s." % x for x in list(zip(names, colours, things))[:n]]
         thing = things[i]
         if rnd.random() < 0.5:
-            questions = ["What colour is %s's %s?", "Tell me the colour of %s's %s.", "What is the colour of %s's %s?",
-                         "Of which colour is %s's %s?", "I want to know the colour of %s's %s."]
-            return text, i, title(colours[i]) + ".", [q % (name, thing) for q in questions]
-        return text, i, name + ".", [q % thing for q in ("Who has the %s?", "Whose is the %s?", "To whom does the %s belong?",
-                                                   "Who owns the %s?", "Whose thing is the %s?")]
+            return text, i, title(colours[i]) + ".", [q % (name, thing) for q in CONTEXT["colour"]]
+        return text, i, name + ".", [q % thing for q in CONTEXT["owner"]]
     if kind == 1:
         rooms = rnd.sample(_ROOMS, 3)
         text = ["%s is in the %s." % x for x in list(zip(names, rooms))[:n]]
         if rnd.random() < 0.5:
-            questions = ["Where is %s?", "In which place is %s?", "What place is %s in?", "In what place can I find %s?",
-                         "In which room is %s?"]
-            return text, i, "In the %s." % rooms[i], [q % name for q in questions]
-        questions = ["Who is in the %s?", "Which person is in the %s?", "Whom do I find in the %s?", "Which one is in the %s?",
-                     "What person is in the %s?"]
-        return text, i, name + ".", [q % rooms[i] for q in questions]
+            return text, i, "In the %s." % rooms[i], [q % name for q in CONTEXT["place"]]
+        return text, i, name + ".", [q % rooms[i] for q in CONTEXT["person"]]
     if kind == 2:
         ages = rnd.sample(range(5, 80), 3)
         text = ["%s is %d years old." % x for x in list(zip(names, ages))[:n]]
-        return text, i, "%d years." % ages[i], [q % name for q in ("How old is %s?", "What is the age of %s?", "What age is %s?",
-                                                           "How many years old is %s?", "Tell me the age of %s.")]
+        return text, i, "%d years." % ages[i], [q % name for q in CONTEXT["age"]]
     a, b = rnd.randrange(6, 12), rnd.randrange(13, 22)
     place = rnd.choice(["shop", "museum", "library", "bank", "school", "office", "pool", "market"])
     text = ["The %s opens at %d and closes at %d." % (place, a, b)]
     verb, hour = ("open", a) if rnd.random() < 0.5 else ("close", b)
-    questions = ["When does the %s %s?", "At what time does the %s %s?", "What time does the %s %s?", "At which hour does the %s %s?",
-                 "Tell me when the %s is to %s."]
-    return text, 0, "At %d." % hour, [q % (place, verb) for q in questions]
+    return text, 0, "At %d." % hour, [q % (place, verb) for q in CONTEXT["hour"]]
 
 
 def ask_context(rnd, t):

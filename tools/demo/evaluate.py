@@ -86,14 +86,17 @@ def capitals(rnd):
         yield Question("continents", user(text), said(" in %s." % c.continent), EFFORTS[i % 3])
 
 
+def held_pair(rnd, low, high):
+    while True:
+        a, b = rnd.randrange(low, high), rnd.randrange(low, high)
+        if data.is_held(a, b):
+            return a, b
+
+
 def sums(rnd):
     for n_digits, skill in ((2, "two digits"), (3, "three digits")):
-        low, high = 10 ** (n_digits - 1), 10**n_digits
         for i in range(400):
-            while True:
-                a, b = rnd.randrange(low, high), rnd.randrange(low, high)
-                if data.is_held(a, b):
-                    break
+            a, b = held_pair(rnd, 10 ** (n_digits - 1), 10**n_digits)
             minus = i % 4 == 3
             a, b = (max(a, b), min(a, b)) if minus else (a, b)
             text = data.phrase(rnd, "difference" if minus else "sum", a=a, b=b)
@@ -165,8 +168,8 @@ def others(rnd):
 def tags(rnd, talk):
     for i in range(60):
         effort = EFFORTS[i % 3]
-        c = rnd.choice(facts.COUNTRIES)
-        text = [data.title(data.phrase(rnd, "capital", c=c.full)), data.phrase(rnd, "sum", a=rnd.randrange(100), b=rnd.randrange(100)),
+        c, (a, b) = rnd.choice(facts.COUNTRIES), held_pair(rnd, 10, 100)
+        text = [data.title(data.phrase(rnd, "capital", c=c.full)), data.phrase(rnd, "sum", a=a, b=b),
                 data.list_question(rnd, rnd.choice(data.PHRASES["list"][1]), c.continent, None),
                 data.phrase(rnd, "weather", x=c.capital)][i // 3 % 4]  # fmt: skip
         good = lambda t, e=effort: talk.is_well_formed(t, e)  # noqa: E731

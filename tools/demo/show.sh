@@ -5,6 +5,7 @@
 #
 # Reasoning is shown, dimmed, on a terminal only; where there is none (a log, a pipe) script(1) lends one.
 set -eu
+unset BALTORO_MODEL # what is shown is the model of this repository
 
 program=$1
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
