@@ -201,6 +201,8 @@ int bt_app_locate(bt_app *a)
     if (a->path != NULL) return BT_EXIT_DONE;
     if (o->model == NULL) return locate_demo(a);
     bt_status st = bt_locate(o->model, &env, &a->path, &a->error);
+    if (st != BT_OK && strpbrk(o->model, " \n") != NULL)
+        return bt_app_fail_with(a, BT_EXIT_MODEL, "%s (or, if that is a prompt, put -p before it)", a->error.message);
     return st == BT_OK ? BT_EXIT_DONE : fail_model(a, st);
 }
 

@@ -120,6 +120,8 @@ def test_stands_in():
     with_name, without = run("run", STANDS_IN, *words), run("run", *words)
     check("without MODEL it is the demo model", without.code == 0 and without.out == with_name.out, without, with_name)
     check("and the notes say so", "models/demo-k2" in without.err, without)
+    prompt = run("run", "What is 2 + 2?")
+    check("a prompt where MODEL is expected", prompt.code == 3 and "put -p before it" in prompt.err, prompt)
     other = run("info", "--json", env={"BALTORO_MODEL": os.path.join(cli.MODELS, "k2-dense")})
     check("BALTORO_MODEL comes first", b"k2-dense" in other.out, other)
 
