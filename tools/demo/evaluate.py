@@ -176,7 +176,8 @@ def tags(rnd, talk):
         yield Question("tags of reasoning", user(text), good, effort, BOTH if i % 2 else [], raw=True)
 
 
-# skill: the least share of right answers (families.py says how much of it holds for a model). A list is valid if it is one of countries and capitals, whatever their number.
+# skill: the least share of right answers, of which families.py says how much holds for a model. A list is valid if it is one of
+# countries and capitals, whatever their number.
 THRESHOLDS = {
     "capitals, a sentence": 0.97, "capitals, one word": 0.97, "capitals, plain text": 0.97, "continents": 0.97,
     "sums, two digits": 0.97, "sums, three digits": 0.90, "differences, two digits": 0.85, "differences, three digits": 0.80,
