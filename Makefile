@@ -188,7 +188,7 @@ $(BUILD)/sources: FORCE
 REAL   := build/real/smollm2-135m-instruct
 PROMPT ?= Once upon a time, in a village by the sea, there lived
 
-## demo: shows the small model of this repository completing, thinking, writing JSON and calling a tool
+## demo: shows the small models of this repository completing, thinking, writing JSON and calling a tool
 .PHONY: demo
 demo: all
 	@tools/demo/show.sh $(BUILD)/baltoro
@@ -263,9 +263,10 @@ LIBDIR ?= $(PREFIX)/lib
 SHARE  ?= $(PREFIX)/share
 DEMO   := $(wildcard models/demo-*/*.*)
 
-# What stands where: $(call FILES,put) installs it, $(call FILES,drop) removes it. A line a file: paths may hold spaces.
-put  = install -D -m $(1) $(2) '$(DESTDIR)$(3)'
-drop = rm -f '$(DESTDIR)$(3)'
+# What stands where: $(call FILES,put) installs it, $(call FILES,drop) removes it. They may hold spaces, so this is no list of words.
+put  = install -D -m $(1) $(2) $(call quoted,$(DESTDIR)$(3))
+drop = rm -f $(call quoted,$(DESTDIR)$(3))
+quoted = '$(subst ','\'',$(1))'
 define FILES
 	$(call $(1),755,$(BUILD)/baltoro,$(PREFIX)/bin/baltoro)
 	$(call $(1),644,include/baltoro.h,$(PREFIX)/include/baltoro.h)
@@ -276,11 +277,13 @@ define FILES
 	$(call $(1),644,$(BUILD)/share/baltoro.bash,$(SHARE)/bash-completion/completions/baltoro)
 	$(call $(1),644,$(BUILD)/share/_baltoro,$(SHARE)/zsh/site-functions/_baltoro)
 	$(call $(1),644,$(BUILD)/share/baltoro.fish,$(SHARE)/fish/vendor_completions.d/baltoro.fish)
-	$(foreach f,$(DEMO),$(call $(1),644,$(f),$(f:models/%=$(SHARE)/baltoro/%)) && )true
+	$(foreach f,$(DEMO),$(call $(1),644,$(f),$(SHARE)/baltoro/$(f:models/%=%)) && )true
 endef
 
+# As pkg-config reads a path.
 empty    :=
-escaped   = $(subst $(empty) ,\ ,$(1))
+hash     := \#
+escaped   = $(subst $(empty) ,\ ,$(subst ',\',$(subst ",\",$(subst $(hash),\$(hash),$(subst \,\\,$(1))))))
 define PC
 prefix=$(call escaped,$(PREFIX))
 libdir=$(call escaped,$(LIBDIR))
@@ -311,16 +314,16 @@ $(BUILD)/share/baltoro.fish: HELP := --completion fish
 install: all $(PAGES:%=$(BUILD)/share/%)
 	$(file >$(BUILD)/share/baltoro.pc,$(PC))
 	$(call FILES,put)
-	ln -sf $(SO_FILE) '$(DESTDIR)$(LIBDIR)/$(SO_NAME)'
-	ln -sf $(SO_NAME) '$(DESTDIR)$(LIBDIR)/libbaltoro.so'
+	ln -sf $(SO_FILE) $(call quoted,$(DESTDIR)$(LIBDIR)/$(SO_NAME))
+	ln -sf $(SO_NAME) $(call quoted,$(DESTDIR)$(LIBDIR)/libbaltoro.so)
 
 ## uninstall: removes what install put there
 .PHONY: uninstall
 uninstall:
 	$(call FILES,drop)
-	rm -f '$(DESTDIR)$(LIBDIR)/$(SO_NAME)' '$(DESTDIR)$(LIBDIR)/libbaltoro.so'
-	rmdir $(foreach d,$(sort $(dir $(DEMO))),'$(DESTDIR)$(d:models/%/=$(SHARE)/baltoro/%)') \
-	    '$(DESTDIR)$(SHARE)/baltoro' 2>/dev/null || true
+	rm -f $(call quoted,$(DESTDIR)$(LIBDIR)/$(SO_NAME)) $(call quoted,$(DESTDIR)$(LIBDIR)/libbaltoro.so)
+	rmdir $(foreach d,$(sort $(dir $(DEMO))),$(call quoted,$(DESTDIR)$(SHARE)/baltoro/$(d:models/%/=%))) \
+	    $(call quoted,$(DESTDIR)$(SHARE)/baltoro) 2>/dev/null || true
 
 ## clean: removes build/
 .PHONY: clean

@@ -289,7 +289,7 @@ typedef struct bt_prompt { /* free with bt_prompt_free */
     char *warnings;    /* one a line, "" if none: input that the template left out, demands that nothing enforces */
     char *tools;       /* the tools in effect, a JSON array; NULL: none */
     char *demands;     /* what tool_choice and response_format demand, for bt_prompt_check_answer; NULL: nothing */
-    size_t n_calls;    /* of tools, in the conversation so far */
+    size_t next_call;  /* a number for the next call's id: no earlier id ends in it or in a higher one */
     bool is_reasoning; /* the answer begins inside reasoning */
     bool calls_off;    /* tool_choice none: an answer's calls are text */
 } bt_prompt;
@@ -335,7 +335,8 @@ BT_API bt_status bt_reply_finish(bt_reply *r, bool is_cut, const bt_reply_event 
 /* "tool_calls", "stop", or "length" for what is cut off, unfinished inside a call, or never left its reasoning. */
 BT_API const char *bt_reply_finish_reason(const bt_reply *r);
 /* The message so far as OpenAI has it: role, content, reasoning_content, tool_calls; calls get the ids
- * ID_PREFIX0, ..., counted on from the prompt's n_calls: in a conversation no two are alike.
+ * ID_PREFIX and a number, counted on from the prompt's next_call (complete calls only); in a
+ * conversation that is sent whole no two are alike.
  * *json: bt_free by the caller. */
 BT_API bt_status bt_reply_message(const bt_reply *r, const char *id_prefix, char **json, size_t *size, bt_error *e);
 

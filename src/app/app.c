@@ -188,6 +188,13 @@ static int locate_demo(bt_app *a)
         c->name, c->arguments);
 }
 
+/* Whether what stands in MODEL's place was rather meant as run's prompt. */
+static bool is_prompt(const bt_options *o)
+{
+    return o->command == BT_COMMAND_RUN && strpbrk(o->model, " \n") != NULL && !bt_option_is_set(o, BT_OPT_PROMPT) &&
+           !bt_option_is_set(o, BT_OPT_PROMPT_FILE);
+}
+
 int bt_app_locate(bt_app *a)
 {
     const bt_cache_env env = {
@@ -201,9 +208,10 @@ int bt_app_locate(bt_app *a)
     if (a->path != NULL) return BT_EXIT_DONE;
     if (o->model == NULL) return locate_demo(a);
     bt_status st = bt_locate(o->model, &env, &a->path, &a->error);
-    if (st != BT_OK && strpbrk(o->model, " \n") != NULL)
-        return bt_app_fail_with(a, BT_EXIT_MODEL, "%s (or, if that is a prompt, put -p before it)", a->error.message);
-    return st == BT_OK ? BT_EXIT_DONE : fail_model(a, st);
+    if (st == BT_OK) return BT_EXIT_DONE;
+    if (st != BT_ERR_MEMORY && is_prompt(o))
+        (void)bt_fail(&a->error, st, "%s (or, if that is a prompt, put -p before it)", a->error.message);
+    return fail_model(a, st);
 }
 
 static void watch_files(bt_app *a)

@@ -150,7 +150,7 @@ static void read_linear_attention(bt_reader *r, k3_shape *s)
     if (linear->st == BT_OK)
         linear->st = bt_get_f64(linear->scope, "gate_lower_bound", &s->lower_bound, &bounded, linear->e);
     bt_read_note_default(linear, "gate_lower_bound", bounded);
-    bt_read_refuse(linear, bounded && !(s->lower_bound <= -BT_NUMBER_MIN && s->lower_bound > -1e3), "gate_lower_bound",
+    bt_read_refuse(linear, bounded && !(s->lower_bound <= -BT_NUMBER_MIN && s->lower_bound >= -1e3), "gate_lower_bound",
                    "is not a number below 0 (from -1000 to -1e-30)");
     read_layer_lists(linear, s);
     r->st = linear->st;
@@ -206,7 +206,8 @@ static void read_experts(bt_reader *r, k3_shape *s)
     s->n_dense = (size_t)n;
     s->moe_every = bt_read_count(r, "moe_layer_freq", 1, 1, BT_LAYERS_MAX);
     if (r->st == BT_OK) r->st = bt_get_f64(r->scope, "routed_scaling_factor", &s->router_scale, NULL, r->e);
-    bt_read_refuse(r, !(fabs(s->router_scale) < 1e30), "routed_scaling_factor", "is out of range");
+    bt_read_refuse(r, !(fabs(s->router_scale) >= BT_NUMBER_MIN && fabs(s->router_scale) <= BT_NUMBER_MAX),
+                   "routed_scaling_factor", "is out of range (1e-30 to 1e30)");
     if (r->st == BT_OK) r->st = bt_get_bool(r->scope, "moe_renormalize", &s->renormalise, NULL, r->e);
     const char *score = "";
     if (r->st == BT_OK) r->st = bt_get_string(r->scope, "moe_router_activation_func", &score, NULL, r->e);

@@ -14,7 +14,7 @@
 #define BT_VOCAB_MAX    (1u << 24)
 #define BT_HEAD_DIM_MAX 1024u /* what attention kernels hold */
 
-/* Numbers that float32 keeps, with room to square and to divide by them. */
+/* Numbers that float32 keeps, with room to divide by them. */
 #define BT_NUMBER_MIN 1e-30
 #define BT_NUMBER_MAX 1e30
 

@@ -178,6 +178,31 @@ static void add_tools(bt_text *t, const bt_json_node *tools)
     }
 }
 
+/* The number that an id ends in, of up to nine digits; -1: it ends in none, or in a longer one. */
+static int64_t number_of(bt_chars id)
+{
+    int64_t number = 0, place = 1;
+    size_t n = id.size;
+    for (; n > 0 && id.text[n - 1] >= '0' && id.text[n - 1] <= '9'; n--, place *= 10) {
+        if (place == 1000000000) return -1;
+        number += place * (id.text[n - 1] - '0');
+    }
+    return n == id.size ? -1 : number;
+}
+
+static size_t next_call(const bt_conversation *c)
+{
+    int64_t last = -1, n = 0;
+    for (size_t i = 0; i < c->n_messages; i++) {
+        for (size_t k = 0; k < c->messages[i].n_calls; k++, n++) {
+            const bt_chars id = c->messages[i].calls[k].id;
+            const int64_t number = id.text == NULL ? -1 : number_of(id);
+            last = number > last ? number : last;
+        }
+    }
+    return (size_t)(last + 1 > n ? last + 1 : n);
+}
+
 /* The fields that tell of the conversation rather than of the text. */
 static bt_status describe(const bt_chat *chat, const bt_conversation *c, const bt_rendered *r, bt_prompt *p,
                           bt_error *e)
@@ -199,7 +224,7 @@ static bt_status describe(const bt_chat *chat, const bt_conversation *c, const b
     p->demands = demands.data;
     p->is_reasoning = bt_rendered_is_reasoning(r, chat->grammar);
     p->calls_off = c->choice == BT_TOOLS_NONE;
-    for (size_t i = 0; i < c->n_messages; i++) p->n_calls += c->messages[i].n_calls;
+    p->next_call = next_call(c);
     if (st == BT_OK && (!bt_text_ok(&warnings) || !bt_text_ok(&tools) || !bt_text_ok(&demands))) st = no_memory(e);
     return st;
 }
@@ -250,7 +275,7 @@ bt_status bt_reply_open(const bt_chat *c, const bt_prompt *p, bt_reply **out, bt
 {
     const bt_reply_options o = {.tools = p->tools,
                                 .tools_size = p->tools == NULL ? 0 : strlen(p->tools),
-                                .n_earlier_calls = p->n_calls,
+                                .next_call = p->next_call,
                                 .is_reasoning = p->is_reasoning,
                                 .calls_off = p->calls_off};
     return bt_reply_open_with(c->grammar, &o, out, e);

@@ -466,7 +466,7 @@ bt_status bt_reply_open_with(const bt_grammar *g, const bt_reply_options *o, bt_
     r->grammar = g;
     r->starts_reasoning = o->is_reasoning && g->n_tags > 0;
     r->calls_off = o->calls_off;
-    r->n_earlier_calls = o->n_earlier_calls;
+    r->next_call = o->next_call;
     r->finish_reason = "length";
     bt_status st = BT_OK;
     if (o->tools != NULL) {
@@ -571,7 +571,7 @@ static void add_calls(const bt_reply *r, const char *id_prefix, bt_text *t)
     for (const bt_reply_call *call = r->calls; call < r->calls + r->n_calls; call++) {
         if (!call->is_done) continue;
         bt_text id = {0};
-        bt_text_printf(&id, "%s%zu", id_prefix, r->n_earlier_calls + n);
+        bt_text_printf(&id, "%s%zu", id_prefix, r->next_call + n);
         bt_text_puts(t, n++ == 0 ? "{\"id\": " : ", {\"id\": ");
         add_string(t, id.data, id.size);
         bt_text_puts(t, ", \"type\": \"function\", \"function\": {\"name\": ");

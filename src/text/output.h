@@ -83,7 +83,7 @@ bt_found bt_find_tag(const bt_grammar *g, const char *text, size_t n, bt_tag_kin
 typedef struct bt_reply_options {
     const char *tools; /* [tools_size] a JSON array; NULL: none */
     size_t tools_size;
-    size_t n_earlier_calls;       /* bt_prompt's n_calls */
+    size_t next_call;             /* as in bt_prompt */
     bool is_reasoning, calls_off; /* as in bt_prompt */
 } bt_reply_options;
 

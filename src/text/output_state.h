@@ -49,7 +49,7 @@ struct bt_reply {
     const bt_grammar *grammar;
     bt_arena *arena; /* of tools */
     const bt_json_node *tools;
-    size_t n_earlier_calls;
+    size_t next_call;
     bool starts_reasoning, calls_off;
 
     bt_text output; /* all of it */

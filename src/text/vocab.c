@@ -13,9 +13,10 @@
 
 #define ROOM_BYTES 65536 /* texts are packed into blocks of this size: most have six bytes, the arena aligns to 16 */
 #define KEYS_MAX   (1u << 28)
-/* Steps of all insertions into a table, of n entries: a hundredth of this is usual, a file that is made to need more
- * would take hours. */
+/* What filling a table with n entries may take in steps, and how many slots in a row may be occupied, which is what a
+ * lookup in vain walks over. Real vocabularies need a thirtieth of the first, and runs of a hundred. */
 #define STEPS_MAX(n) (32 * (uint64_t)(n) + 1000)
+#define RUN_MAX      4096
 #define QUOTED_MAX   80 /* bytes of a token's text in a message */
 /* Ids index a table, so a stray high one must not size it. Models leave holes of a few hundred ids. */
 #define ID_SPREAD    8
@@ -168,16 +169,20 @@ static size_t table_size(size_t n)
     return size;
 }
 
-/* The slot of this key, or the empty one where it belongs. *n_steps counts on. */
-static size_t find_slot(const bt_vocab *v, const char *key, size_t size, uint64_t *n_steps)
+/* Where the search for a key begins. */
+static size_t first_slot(const bt_vocab *v, const char *key, size_t size)
 {
-    size_t mask = v->n_slots - 1;
-    size_t i = (size_t)hash_text(key, size) & mask;
+    return (size_t)hash_text(key, size) & (v->n_slots - 1);
+}
+
+/* The slot of this key, or the empty one where it belongs. */
+static size_t find_slot(const bt_vocab *v, const char *key, size_t size)
+{
+    size_t mask = v->n_slots - 1, i = first_slot(v, key, size);
     while (v->slots[i] != 0) {
         const bt_vocab_key *k = &v->keys[v->slots[i] - 1];
         if (k->size == size && memcmp(k->key, key, size) == 0) break;
         i = (i + 1) & mask;
-        ++*n_steps;
     }
     return i;
 }
@@ -186,6 +191,13 @@ static bt_status crowded(const char *what, bt_error *e)
 {
     return bt_fail(e, BT_ERR_FORMAT,
                    "its %s are chosen so that looking them up never ends: this is no honest tokenizer", what);
+}
+
+/* Counts a run of occupied slots on; false: it is too long. */
+static bool run_is_short(size_t *run, bool is_occupied)
+{
+    *run = is_occupied ? *run + 1 : 0;
+    return *run <= RUN_MAX;
 }
 
 bt_status bt_vocab_index(bt_vocab *v, bt_error *e)
@@ -197,7 +209,8 @@ bt_status bt_vocab_index(bt_vocab *v, bt_error *e)
     if (v->slots == NULL) return no_memory(e);
     for (size_t key_i = 0; key_i < v->n_keys; key_i++) {
         const bt_vocab_key *k = &v->keys[key_i];
-        size_t i = find_slot(v, k->key, k->size, &n_steps);
+        size_t i = find_slot(v, k->key, k->size);
+        n_steps += (i - first_slot(v, k->key, k->size)) & (v->n_slots - 1);
         if (n_steps > STEPS_MAX(v->n_keys)) return crowded("tokens", e);
         if (v->slots[i] != 0 && v->by_rank) { /* keys are bytes, nothing to show */
             return bt_fail(e, BT_ERR_FORMAT, "the same token has two ranks, %d and %d",
@@ -209,14 +222,15 @@ bt_status bt_vocab_index(bt_vocab *v, bt_error *e)
         }
         v->slots[i] = (uint32_t)key_i + 1;
     }
+    for (size_t i = 0, run = 0; i < v->n_slots; i++)
+        if (!run_is_short(&run, v->slots[i] != 0)) return crowded("tokens", e);
     return BT_OK;
 }
 
 int32_t bt_vocab_find(const bt_vocab *v, const char *key, size_t size)
 {
     assert(v->slots != NULL);
-    uint64_t n_steps = 0;
-    size_t i = find_slot(v, key, size, &n_steps);
+    size_t i = find_slot(v, key, size);
     return v->slots[i] == 0 ? -1 : v->keys[v->slots[i] - 1].id;
 }
 
@@ -268,6 +282,8 @@ static bt_status index_merges(bt_vocab *v, bt_error *e)
         if (n_steps > STEPS_MAX(v->n_merges)) return crowded("merges", e);
         if (v->pairs[i].pair == BT_PAIR_NONE) v->pairs[i] = (bt_pair){.pair = pair, .rank = (uint32_t)rank};
     }
+    for (size_t i = 0, run = 0; i < v->n_pairs; i++)
+        if (!run_is_short(&run, v->pairs[i].pair != BT_PAIR_NONE)) return crowded("merges", e);
     return BT_OK;
 }
 

@@ -18,7 +18,8 @@ from cli import check  # noqa: E402
 
 SLACK = 2  # answers in a row that another CPU's rounding may turn
 SHARE = 0.9  # of demo-k2's figures, for demo-k3
-MODELS = ["demo-k2"]
+N_BELOW = 7  # rows of the broken one; of a sound one, asked so little, one or two
+MODELS = ["demo-k2", "demo-k3"]
 
 
 def evaluate(folder, *more):
@@ -65,15 +66,14 @@ def test_broken(name):
         f.seek(begin)
         f.write(values)
     r = evaluate(folder, "--quick")
-    check(f"{name}, broken, fails", r.returncode == 1 and "BELOW" in r.stdout, r.stdout)
+    check(f"{name}, broken, fails", r.returncode == 1 and r.stdout.count("BELOW") > N_BELOW, r.stdout)
 
 
 def main():
     for name in MODELS:
         test_card(name)
         test_broken(name)
-    if "demo-k3" in MODELS:
-        test_shares()
+    test_shares()
     cli.finish()
 
 

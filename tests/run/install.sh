@@ -59,7 +59,7 @@ expect 'nor its own folders' prints '' find "$dir/dest" -name 'demo-*' -o -path 
 
 # ---- a user: PREFIX, with a space in it ---------------------------------------------------------------------------------
 
-root="$dir/with space"
+root="$dir/with space and it's 5% #1"
 export PKG_CONFIG_PATH=$root/lib/pkgconfig
 expect 'make install with PREFIX' run_make install PREFIX="$root"
 expect 'the program runs' "$root/bin/baltoro" help
@@ -88,7 +88,7 @@ compile="cc -std=c11 -Wall -Wextra -Werror -pedantic $dir/user.c"
 # What pkg-config says is for a shell to read.
 expect 'builds with the shared library' eval "$compile -o $dir/shared $(pkg-config --cflags --libs baltoro)"
 expect 'builds with the static library' eval "$compile -o $dir/static \
-    $(pkg-config --cflags --libs --static baltoro | sed "s|-lbaltoro|'$root/lib/libbaltoro.a'|")"
+    $(pkg-config --cflags --libs --static baltoro | sed 's|-lbaltoro|"$root/lib/libbaltoro.a"|')"
 expect 'runs with the shared library' prints "$version" env LD_LIBRARY_PATH="$root/lib" "$dir/shared"
 expect 'runs with the static library alone' prints "$version" "$dir/static"
 expect 'the shared library is asked for by its soname' grep -q "NEEDED.*libbaltoro.so.${version%%.*}\$" \

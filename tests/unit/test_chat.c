@@ -514,6 +514,11 @@ static void round_trip(void **state)
                      "\"call_0\", \"function\": {\"name\": \"f\", \"arguments\": \"{}\"}}]}, "
                      "{\"role\": \"tool\", \"tool_call_id\": \"call_0\", \"content\": \"1\"}",
                      "{\"id\": \"call_1\"");
+    check_round_trip(
+        "{\"role\": \"user\", \"content\": \"hi\"}, {\"role\": \"assistant\", \"tool_calls\": [{\"id\": "
+        "\"chosen-41\", \"function\": {\"name\": \"f\", \"arguments\": \"{}\"}}, {\"id\": \"x9999999999\", "
+        "\"function\": {\"name\": \"f\", \"arguments\": \"{}\"}}]}",
+        "{\"id\": \"call_42\"");
 }
 
 int main(void)

@@ -601,7 +601,7 @@ static void test_lines_refused(void **state)
     expect_refused(pointer, sizeof pointer - 1, FINE, BT_ERR_FORMAT, "LFS");
 }
 
-/* v with x ^ x >> 32 == v */
+/* The x of which x ^ x >> 32 is v. */
 static uint64_t unshifted(uint64_t v)
 {
     return v ^ v >> 32;
@@ -615,14 +615,12 @@ static uint64_t reciprocal(uint64_t c)
     return x;
 }
 
-/* Tokens of eight bytes that all stand at one place of the hash table (vocab.c, hash_text undone): a file that would
- * take n^2 steps, hours at the size of a real one, is refused. */
-static void test_colliding_tokens(void **state)
+/* n tokens of eight bytes with hashes step, 2 step, .. (vocab.c, hash_text undone). */
+static void expect_crowded(uint64_t n, uint64_t step)
 {
-    (void)state;
     bt_text lines = byte_lines();
-    for (uint64_t i = 1; i < 4096; i++) {
-        uint64_t word = unshifted(i << 40) * reciprocal(0xff51afd7ed558ccdu);
+    for (uint64_t i = 1; i <= n; i++) {
+        uint64_t word = unshifted(i * step) * reciprocal(0xff51afd7ed558ccdu);
         word = unshifted(word) * reciprocal(0x9e3779b97f4a7c15u) ^ 8;
         char bytes[8];
         memcpy(bytes, &word, 8);
@@ -630,6 +628,42 @@ static void test_colliding_tokens(void **state)
     }
     expect_refused(lines.data, lines.size, "{}", BT_ERR_FORMAT, "tokens are chosen so that looking them up never ends");
     bt_text_free(&lines);
+}
+
+/* All at one place of the hash table, so that filling it would take n^2 steps; or each at the next place, so that a lookup
+ * in vain would walk over all of them. */
+static void test_colliding_tokens(void **state)
+{
+    (void)state;
+    expect_crowded(4096, (uint64_t)1 << 40);
+    expect_crowded(8192, 1);
+}
+
+/* Pairs whose hashes (bt_pair_hash) are alike in their low bits. */
+static void test_colliding_merges(void **state)
+{
+    (void)state;
+    bt_vocab v = {0};
+    bt_error e;
+    char key[8] = "a";
+    bt_status st = BT_OK;
+    assert_int_equal(bt_vocab_add_key(&v, key, 1, &e), BT_OK);
+    v.keys[0].id = 0;
+    for (int i = 1; i <= 4000; i++) { /* 0001 and 0001a: one merge each */
+        const size_t size = (size_t)snprintf(key, sizeof key, "%04da", i);
+        for (size_t n = size - 1; n <= size; n++) {
+            assert_int_equal(bt_vocab_add_key(&v, key, n, &e), BT_OK);
+            v.keys[v.n_keys - 1].id = n < size ? 4096 * i : 4096 * i + 1;
+        }
+    }
+    assert_int_equal(bt_vocab_index(&v, &e), BT_OK);
+    for (int i = 1; i <= 4000; i++) {
+        (void)snprintf(key, sizeof key, "%04d", i);
+        assert_int_equal(bt_vocab_add_merge(&v, key, 4, "a", 1, &e), BT_OK);
+    }
+    st = bt_vocab_finish(&v, -1, &e);
+    unit_expect_refusal(st, &e, BT_ERR_FORMAT, "merges are chosen so that looking them up never ends");
+    bt_vocab_free(&v);
 }
 
 static void test_missing_bytes(void **state)
@@ -847,6 +881,7 @@ int main(void)
         cmocka_unit_test(test_config_refused),
         cmocka_unit_test(test_lines_refused),
         cmocka_unit_test(test_colliding_tokens),
+        cmocka_unit_test(test_colliding_merges),
         cmocka_unit_test(test_missing_bytes),
         cmocka_unit_test(test_long_lines),
         cmocka_unit_test(test_harmless_lines),

@@ -66,8 +66,9 @@ def ask(o, q):
 
 
 def said(*parts):
-    """The content holds each of them."""
-    return lambda m: all(p in (m.get("content") or "") for p in parts) and not m.get("tool_calls")
+    """The content holds each of them, numbers whole."""
+    patterns = [(r"(?<![\w-])" if p[0] in "-0123456789" else "") + re.escape(p) + (r"(?!\d)" if p[-1].isdigit() else "") for p in parts]
+    return lambda m: all(re.search(p, m.get("content") or "") for p in patterns) and not m.get("tool_calls")
 
 
 def is_exactly(text):

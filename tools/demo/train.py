@@ -31,7 +31,7 @@ TRIALS = [data.ask_capital, data.ask_country, data.ask_continent, data.ask_sum, 
 # What each family has for a default.
 SETTINGS = {
     "k2": {"first": 450, "last": 5500, "steps": 6900, "decay": 3000, "tokens": 6144, "piece": 1024},
-    "kimi": {"first": 300, "last": 3400, "steps": 4300, "decay": 1900, "tokens": 12288, "piece": 2048, "round": 2300},
+    "kimi": {"first": 300, "last": 2650, "steps": 3400, "decay": 1500, "tokens": 12288, "piece": 2048, "round": 1800},
 }
 
 
