@@ -630,8 +630,8 @@ static void expect_crowded(uint64_t n, uint64_t step)
     bt_text_free(&lines);
 }
 
-/* All at one place of the hash table, so that filling it would take n^2 steps; or each at the next place, so that a lookup
- * in vain would walk over all of them. */
+/* All at one place of the hash table, so that filling it would take n^2 steps; or each at the next place, so that a
+ * lookup in vain would walk over all of them. */
 static void test_colliding_tokens(void **state)
 {
     (void)state;
