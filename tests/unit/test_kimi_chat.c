@@ -241,10 +241,10 @@ static void over_two_parts(void **state)
 }
 
 /* Spelling a control token out instead would change what the model is asked, so that is refused. */
-static void expect_missing(const char *family, const char *token)
+static void expect_missing(const char *family, bt_tokenizer *t, size_t n_ends, const char *token)
 {
-    static const char hi[] = "[{\"role\": \"user\", \"content\": \"a\"}]";
-    bt_tokenizer *t = unit_tokenizer(TINY);
+    static const char hi[] = "[{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"tool_calls\": "
+                             "[{\"function\": {\"name\": \"f\", \"arguments\": \"{}\"}}]}]";
     bt_chat *c = open_chat(CHAT, family, t);
     const bt_chat_request r = unit_request(hi, NULL, NULL);
     bt_prompt p = {0};
@@ -256,7 +256,7 @@ static void expect_missing(const char *family, const char *token)
     if (strstr(e.message, expected.data) == NULL) fail_msg("%s", e.message);
     bt_text_free(&expected);
     (void)bt_chat_end_ids(c, &n);
-    assert_int_equal(n, 0);
+    assert_int_equal(n, n_ends);
     bt_chat_close(c);
     bt_tokenizer_close(t);
 }
@@ -264,8 +264,18 @@ static void expect_missing(const char *family, const char *token)
 static void without_tokens(void **state)
 {
     (void)state;
-    expect_missing("kimi_k3", "<|open|>");
-    expect_missing("kimi_linear", "<|im_system|>");
+    static const char *const all_but_one[] = {"<|im_system|>",
+                                              "<|im_user|>",
+                                              "<|im_assistant|>",
+                                              "<|im_middle|>",
+                                              "<|im_end|>",
+                                              "<|tool_calls_section_begin|>",
+                                              "<|tool_calls_section_end|>",
+                                              "<|tool_call_begin|>",
+                                              "<|tool_call_argument_begin|>"};
+    expect_missing("kimi_k3", unit_tokenizer(TINY), 0, "<|open|>");
+    expect_missing("kimi_linear", unit_tokenizer(TINY), 0, "<|im_system|>");
+    expect_missing("kimi_linear", unit_tiktoken_with(all_but_one, 9), 1, "<|tool_call_end|>");
 }
 
 /* ---- which chat it is -------------------------------------------------------------------------------------------- */
