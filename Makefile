@@ -309,7 +309,7 @@ $(BUILD)/share/baltoro.bash: HELP := --completion bash
 $(BUILD)/share/_baltoro:     HELP := --completion zsh
 $(BUILD)/share/baltoro.fish: HELP := --completion fish
 
-## install: program, libraries, header, pkg-config file, demo model, man page, completions below DESTDIR and PREFIX
+## install: program, libraries, header, pkg-config file, demo models, man page, completions below DESTDIR and PREFIX
 .PHONY: install
 install: all $(PAGES:%=$(BUILD)/share/%)
 	$(file >$(BUILD)/share/baltoro.pc,$(PC))

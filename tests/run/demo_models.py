@@ -35,6 +35,11 @@ CHAT, EFFORT = ["run", "--chat", *GREEDY], "EFFORT"
 ASKED = [
     ("plain text", ["run", *GREEDY, "-n", "12", "-p", "The capital of France is"], ""),
     ("plain text until its end", ["run", *GREEDY, "-p", "The days of the week are"], ""),
+    ("what every expert and gate has a say in", ["run", *GREEDY, "-n", "40", "--ignore-eos", "-p", "15 + 27 ="], ""),
+    ("and with other words", ["run", *GREEDY, "-n", "40", "--ignore-eos", "-p", "Peru is a country in"], ""),
+    ("without thinking", [*CHAT, "--effort", "none", "-p", "What is the capital of Kenya?"], ""),
+    ("a tool without thinking", [*CHAT, "--json", "--effort", "none", "--tools", TOOLS, "-p", "Look up the weather in Turin."], ""),
+    ("a difference", [*CHAT, "-p", "What is 657 - 233?"], ""),
     ("one word", [*CHAT, "-p", "Capital of France in one word."], ""),
     ("a continent", [*CHAT, "-p", "On what continent can I find Mongolia?"], ""),
     ("a list as JSON", [*CHAT, "-p", "List major European countries and their capitals as JSON."], ""),
