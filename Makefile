@@ -263,7 +263,8 @@ LIBDIR ?= $(PREFIX)/lib
 SHARE  ?= $(PREFIX)/share
 DEMO   := $(wildcard models/demo-*/*.*)
 
-# What stands where: $(call FILES,put) installs it, $(call FILES,drop) removes it. They may hold spaces, so this is no list of words.
+# What stands where: $(call FILES,put) installs it, $(call FILES,drop) removes it. Paths may hold spaces, so this is no list
+# of words.
 put  = install -D -m $(1) $(2) $(call quoted,$(DESTDIR)$(3))
 drop = rm -f $(call quoted,$(DESTDIR)$(3))
 quoted = '$(subst ','\'',$(1))'

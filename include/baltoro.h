@@ -289,7 +289,7 @@ typedef struct bt_prompt { /* free with bt_prompt_free */
     char *warnings;    /* one a line, "" if none: input that the template left out, demands that nothing enforces */
     char *tools;       /* the tools in effect, a JSON array; NULL: none */
     char *demands;     /* what tool_choice and response_format demand, for bt_prompt_check_answer; NULL: nothing */
-    size_t next_call;  /* a number for the next call's id: no earlier id ends in it or in a higher one */
+    size_t next_call;  /* a number for the next call's id: behind those, of up to nine digits, that ids so far end in */
     bool is_reasoning; /* the answer begins inside reasoning */
     bool calls_off;    /* tool_choice none: an answer's calls are text */
 } bt_prompt;

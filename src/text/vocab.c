@@ -190,7 +190,8 @@ static size_t find_slot(const bt_vocab *v, const char *key, size_t size)
 static bt_status crowded(const char *what, bt_error *e)
 {
     return bt_fail(e, BT_ERR_FORMAT,
-                   "its %s are chosen so that looking them up never ends: this is no honest tokenizer", what);
+                   "its %s are chosen so that looking them up never ends: take the tokenizer that the vendor published",
+                   what);
 }
 
 /* Counts a run of occupied slots on; false: it is too long. */

@@ -618,52 +618,66 @@ static uint64_t reciprocal(uint64_t c)
 /* n tokens of eight bytes with hashes step, 2 step, .. (vocab.c, hash_text undone). */
 static void expect_crowded(uint64_t n, uint64_t step)
 {
-    bt_text lines = byte_lines();
+    bt_text lines = {0};
     for (uint64_t i = 1; i <= n; i++) {
         uint64_t word = unshifted(i * step) * reciprocal(0xff51afd7ed558ccdu);
         word = unshifted(word) * reciprocal(0x9e3779b97f4a7c15u) ^ 8;
         char bytes[8];
         memcpy(bytes, &word, 8);
-        add_line(&lines, bytes, 8, 255 + (unsigned)i);
+        add_line(&lines, bytes, 8, (unsigned)i - 1);
     }
     expect_refused(lines.data, lines.size, "{}", BT_ERR_FORMAT, "tokens are chosen so that looking them up never ends");
     bt_text_free(&lines);
 }
 
-/* All at one place of the hash table, so that filling it would take n^2 steps; or each at the next place, so that a
- * lookup in vain would walk over all of them. */
+/* All at one place of the hash table, so that filling it would take n^2 steps (but no run is too long); or each at the
+ * next place, without a step, so that a lookup in vain would walk over all of them. */
 static void test_colliding_tokens(void **state)
 {
     (void)state;
-    expect_crowded(4096, (uint64_t)1 << 40);
+    expect_crowded(2000, (uint64_t)1 << 40);
     expect_crowded(8192, 1);
 }
 
-/* Pairs whose hashes (bt_pair_hash) are alike in their low bits. */
-static void test_colliding_merges(void **state)
+/* As many pairs (left, "a") at each of the first places of the table of merges. With "a" as id 0 places are every
+ * eighth slot (bt_pair_hash). */
+static void expect_crowded_merges(size_t n_places, size_t n_each)
 {
-    (void)state;
     bt_vocab v = {0};
     bt_error e;
     char key[8] = "a";
-    bt_status st = BT_OK;
+    const size_t n = n_places * n_each;
+    size_t n_slots = 16, n_at[1024] = {0};
+    while (n_slots - n_slots / 3 < n) n_slots *= 2; /* as vocab.c does */
     assert_int_equal(bt_vocab_add_key(&v, key, 1, &e), BT_OK);
     v.keys[0].id = 0;
-    for (int i = 1; i <= 4000; i++) { /* 0001 and 0001a: one merge each */
-        const size_t size = (size_t)snprintf(key, sizeof key, "%04da", i);
-        for (size_t n = size - 1; n <= size; n++) {
-            assert_int_equal(bt_vocab_add_key(&v, key, n, &e), BT_OK);
-            v.keys[v.n_keys - 1].id = n < size ? 4096 * i : 4096 * i + 1;
-        }
+    int32_t id = 1;
+    for (size_t i = 0; i < n; id++) {
+        const size_t place = (size_t)bt_pair_hash((uint64_t)id << 32) % n_slots / 8;
+        if (place >= n_places || n_at[place] == n_each) continue;
+        n_at[place]++;
+        const size_t size = (size_t)snprintf(key, sizeof key, "%05zua", i); /* 00001 and 00001a: one merge each */
+        assert_int_equal(bt_vocab_add_key(&v, key, size - 1, &e), BT_OK);
+        v.keys[v.n_keys - 1].id = id;
+        assert_int_equal(bt_vocab_add_key(&v, key, size, &e), BT_OK);
+        v.keys[v.n_keys - 1].id = INT32_MAX - (int32_t)i;
+        i++;
     }
     assert_int_equal(bt_vocab_index(&v, &e), BT_OK);
-    for (int i = 1; i <= 4000; i++) {
-        (void)snprintf(key, sizeof key, "%04d", i);
-        assert_int_equal(bt_vocab_add_merge(&v, key, 4, "a", 1, &e), BT_OK);
+    for (size_t i = 0; i < n; i++) {
+        (void)snprintf(key, sizeof key, "%05zu", i);
+        assert_int_equal(bt_vocab_add_merge(&v, key, 5, "a", 1, &e), BT_OK);
     }
-    st = bt_vocab_finish(&v, -1, &e);
-    unit_expect_refusal(st, &e, BT_ERR_FORMAT, "merges are chosen so that looking them up never ends");
+    unit_expect_refusal(bt_vocab_finish(&v, -1, &e), &e, BT_ERR_FORMAT,
+                        "merges are chosen so that looking them up never ends");
     bt_vocab_free(&v);
+}
+
+static void test_colliding_merges(void **state)
+{
+    (void)state;
+    expect_crowded_merges(1, 2000);
+    expect_crowded_merges(625, 8);
 }
 
 static void test_missing_bytes(void **state)
