@@ -187,7 +187,9 @@ def beyond():
     rnd = data.Source(11, held=True)
     for n_digits, skill in enumerate(("one digit", "two digits", "three digits"), 1):
         for i in range(60):
-            a, b = sorted(rnd.sample(range(10 ** (n_digits - 1), 10**n_digits), 2))
+            a = b = 0
+            while a == b:
+                a, b = sorted(held_pair(rnd, 10 ** (n_digits - 1), 10**n_digits) if n_digits > 1 else rnd.sample(range(10), 2))
             text = data.phrase(rnd, "difference", a=a, b=b)
             yield Question("negative differences, " + skill, user(text), answer_is(a - b), EFFORTS[i % 3])
     for text in data.HELD_UNKNOWN:
@@ -237,13 +239,13 @@ def main():
         counts[2] += 1
         if o.wrong and not good:
             print("%s, %s: %s\n    %s" % (q.skill, q.effort, q.prompt or q.messages[0]["content"], json.dumps(answer)))
-    print("%-28s %7s %8s %7s   %s" % ("skill", "asked", "right", "least", "by effort: high, medium, low"))
+    print("%-34s %7s %8s %7s   %s" % ("skill", "asked", "right", "least", "by effort: high, medium, low"))
     for skill, (efforts, good, n) in table.items():
         least = THRESHOLDS.get(skill, 0) * family.share
         low = good < least * n
         failed |= low
         shares = ", ".join("%.0f %%" % (100 * g / k) if k else "-" for g, k in efforts.values())
-        print("%-28s %7d %6.1f %% %5.0f %%   %s%s" % (skill, n, 100 * good / n, 100 * least, shares, "   BELOW" if low else ""))
+        print("%-34s %7d %6.1f %% %5.0f %%   %s%s" % (skill, n, 100 * good / n, 100 * least, shares, "   BELOW" if low else ""))
     return 1 if failed else 0
 
 
