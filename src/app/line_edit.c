@@ -233,7 +233,10 @@ bt_edit bt_editor_read(bt_editor *d, const char *prompt, bt_text *line)
     const wchar_t *text = el_wgets(d->el, &n);
     (void)fflush(stdout);
     set_quiet(d);
-    if (d->last == BT_INPUT_INTERRUPTED) return BT_EDIT_INTERRUPTED;
+    if (d->last == BT_INPUT_INTERRUPTED) {
+        d->has_paste = false; /* it went with the line */
+        return BT_EDIT_INTERRUPTED;
+    }
     if (text == NULL || n <= 0) return BT_EDIT_END;
     size_t size = (size_t)n;
     if (text[size - 1] == L'\n') size--;

@@ -15,7 +15,7 @@ typedef struct bt_editor bt_editor;
 typedef enum bt_edit {
     BT_EDIT_LINE,
     BT_EDIT_END,         /* Ctrl-D, or the terminal is gone */
-    BT_EDIT_INTERRUPTED, /* Ctrl-C */
+    BT_EDIT_INTERRUPTED, /* Ctrl-C: the line is thrown away, and what else was typed before */
     BT_EDIT_FAILED,      /* no memory */
 } bt_edit;
 

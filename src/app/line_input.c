@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include "base/utf8.h"
@@ -206,9 +207,19 @@ static bool take_typed(bt_line_input *i, uint32_t *c)
     return true;
 }
 
+/* Ctrl-C takes with it what was typed before, whether it was read or not. The terminal would do so by itself, but for
+ * NOFLSH (line_edit.c). */
+static bt_input interrupted(bt_line_input *i)
+{
+    i->begin = i->end = i->typed.size = i->typed_at = 0;
+    (void)tcflush(i->fd, TCIFLUSH); /* no terminal: nothing to flush */
+    return BT_INPUT_INTERRUPTED;
+}
+
 bt_input bt_line_input_next(bt_line_input *i, uint32_t *c)
 {
     for (;;) {
+        if (i->is_interrupted()) return interrupted(i);
         if (take_typed(i, c)) return BT_INPUT_CHARACTER;
         filled f = left(i) > 0 ? FILLED : fill(i, -1);
         if (f == FILLED && i->bytes[i->begin] == PASTE_BEGIN[0] && meets(i, PASTE_BEGIN)) {
@@ -216,7 +227,7 @@ bt_input bt_line_input_next(bt_line_input *i, uint32_t *c)
             if (f == FILLED) continue;
         }
         if (f == FILLED && left(i) == 0) continue;
-        if (f != FILLED) return f == INTERRUPTED ? BT_INPUT_INTERRUPTED : BT_INPUT_END;
+        if (f != FILLED) return f == INTERRUPTED ? interrupted(i) : BT_INPUT_END;
         const char *at = (const char *)i->bytes + i->begin;
         size_t n = bt_utf8_decode(at, left(i), c);
         if (n == 0 && left(i) < 4 && bt_utf8_is_partial(at, left(i)) && fill(i, ESCAPE_MS) == FILLED) continue;

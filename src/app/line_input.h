@@ -31,6 +31,7 @@ typedef struct bt_line_input { /* zero it, set fd and the hooks; bt_line_input_f
 
 typedef enum bt_input { BT_INPUT_CHARACTER, BT_INPUT_END, BT_INPUT_INTERRUPTED } bt_input;
 
+/* Interrupted: what was typed until then is thrown away, that in the terminal's queue too. */
 bt_input bt_line_input_next(bt_line_input *i, uint32_t *c);
 /* Appends the line to *out with every paste in the place of its mark. True: there were some. */
 bool bt_line_input_expand(const bt_line_input *i, const char *line, size_t size, bt_text *out);

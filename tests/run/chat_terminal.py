@@ -269,8 +269,10 @@ def test_interrupt(home):
     t.until_prompt()
     t.line_sent = t.screen.y
     t.send("half a line\003")
-    check("Ctrl-C at the prompt: once more leaves", t.until_text("Ctrl-C once more leaves") and t.until_prompt(),
-          t.screen.text()[-3:])
+    t.until_prompt()
+    t.send("x")
+    check("Ctrl-C at the prompt: the line is thrown away, once more leaves", t.until(lambda t: t.screen.text()[-1].endswith("x"))
+          and t.screen.text()[-2:] == ["Ctrl-C once more leaves", "> x"], t.screen.text()[-3:])
     t.send("\003")
     check("Ctrl-C twice: 130", t.finish() == 130 and t.is_restored(), t.process.returncode)
     t.close()
@@ -339,6 +341,20 @@ def test_keys(home):
     t.send("ab cd\033[1;5DX\033[HY\033[FZ\033[1~\033[3~\033[4~\033[1;5D\033[1;5C!\033[2~\033OH(\033OF)")
     check("keys move and delete", t.until_text("> (ab XcdZ!)"), t.screen.text()[-1])
     t.send("\033[5~")
+    t.send("\025")
+    t.line_sent = -1
+    t.until_prompt()
+    t.line_sent = t.screen.y
+    t.send("\033[200~two\rlines\033[201~\\\r")
+    t.until_prompt("| ")
+    t.line_sent = t.screen.y
+    t.send("\003")
+    t.until_prompt()
+    t.say("after a paste")
+    t.until_prompt()
+    t.send("\033[A")
+    check("a paste that Ctrl-C took keeps no later message out of the history", t.until_text("> after a paste") and
+          t.until(lambda t: t.screen.text()[-1] == "> after a paste"), t.screen.text()[-3:])
     t.send("\025")
     t.line_sent = -1
     t.until_prompt()
