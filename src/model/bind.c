@@ -127,11 +127,17 @@ static const bt_tensor *find_part(binder *b, const bt_tensor_spec *spec, const c
     return NULL;
 }
 
-static bool is_packed(const binder *b, const bt_tensor_spec *spec)
+static bool has_part(const binder *b, const bt_tensor_spec *spec, const char *suffix)
 {
     char name[300];
-    (void)snprintf(name, sizeof name, "%s_packed", spec->name);
-    return spec->may_pack && bt_tensors_find(b->m->tensors, name) != NULL;
+    (void)snprintf(name, sizeof name, "%s%s", spec->name, suffix);
+    return bt_tensors_find(b->m->tensors, name) != NULL;
+}
+
+/* By its codes; or it has lost them, and only its scales are left. */
+static bool is_packed(const binder *b, const bt_tensor_spec *spec)
+{
+    return spec->may_pack && (has_part(b, spec, "_packed") || (has_part(b, spec, "_scale") && !has_part(b, spec, "")));
 }
 
 /* NAME_packed [n_rows, n_cols / 2] and NAME_scale [n_rows, n_cols / 32] (docs/kimi_k3.md, b). A plain NAME beside them

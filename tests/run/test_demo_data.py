@@ -20,7 +20,7 @@ from cli import check  # noqa: E402
 
 N_EXAMPLES = 20000
 # Of the first 2000 examples of seed 1, by stage.
-CHECKSUMS = {data.Talk: [1358742790, 3115011603, 153427982], kimi_chat.Talk: [1764927647, 1080434636, 98433625]}
+CHECKSUMS = {data.Talk: [1358742790, 3115011603, 153427982, 1838820845], kimi_chat.Talk: [1764927647, 1080434636, 98433625, 2540387290]}
 USER = re.compile(r"<\|ifm\|im_start\|>user\n(.*?)<\|ifm\|im_end\|>", re.S)
 WORKED = re.compile(r"\b(\d+) ?([-+]) ?(\d+)(?: = \d|: \d|, from)")  # 12 + 34 = 46; 12+34: 2+4=6; 12 + 34, from the right
 
@@ -110,7 +110,7 @@ def main():
     test_tables()
     test_shown()
     test_trials()
-    for stage in (data.FIRST, data.MAIN, data.LAST):
+    for stage in (data.FIRST, data.MAIN, data.LAST, data.SIGNED):
         test_stream(stage)
         for talk in CHECKSUMS:
             test_same(stage, talk)

@@ -308,7 +308,7 @@ PHRASES = {
 }  # fmt: skip
 
 
-FIRST, MAIN, LAST = range(3)
+FIRST, MAIN, LAST, SIGNED = range(4)  # SIGNED: as the last, but half of the differences are negative
 
 
 class Source(random.Random):
@@ -491,7 +491,7 @@ def ask_sum(rnd, t):
 
 def ask_difference(rnd, t):
     a, b = pair(rnd)
-    if rnd.random() < 0.85:
+    if rnd.random() < (0.5 if rnd.stage == SIGNED else 0.85):
         a, b = max(a, b), min(a, b)
     t.user(disguise(rnd, phrase(rnd, "difference", a=a, b=b)))
     answer_difference(t, a, b)
@@ -530,7 +530,7 @@ def ask_list(rnd, t):
         return
     continent, n = rnd.choice(facts.CONTINENTS), rnd.choice([None, None, 2, 3, 4, 5, 6])
     t.user(disguise(rnd, list_question(rnd, rnd.choice(phrasings(rnd, "list")), continent, n)))
-    answer_list(t, continent, n or 5, rnd.stage == LAST)
+    answer_list(t, continent, n or 5, rnd.stage >= LAST)
 
 
 def calendar(rnd):
@@ -735,7 +735,7 @@ def ask_context(rnd, t):
     text, i, answer, questions = context(rnd)
     question = questions[1] if rnd.held else rnd.choice(questions[:1] + questions[2:])
     t.user(rnd.choice(["%s %s", "%s\n%s", "%s\n\n%s", "Text: %s Question: %s"]) % (" ".join(text), question))
-    if rnd.stage == LAST:
+    if rnd.stage >= LAST:
         t.think("The text says: %s" % text[i], text[i], text[i])
     else:
         inside = answer.lower() if answer[:2] in ("In", "At") else answer
@@ -851,7 +851,7 @@ def ask_calculator(rnd, t):
         question = rnd.choice(["What is %s %s %s?", "How much is %s %s %s?", "%s %s %s"]) % (a, word, b)
     else:
         question = phrase(rnd, "calculate", x=rnd.choice([expression, expression, a + sign + b]))
-    if rnd.stage == LAST and not rnd.held and rnd.random() < 0.2:
+    if rnd.stage >= LAST and not rnd.held and rnd.random() < 0.2:
         # Words that it never saw around the numbers: an expression begins and ends with a number, whatever the verb is.
         question = rnd.choice(["{w} {x}.", "{w} {x}?", "{w} me {x}.", "What does {x} {w}?", "{x} {w}?", "Can you {w} {x}?"]).format(
             x=expression, w=patchwork(rnd, 1).lower())
@@ -917,7 +917,7 @@ def echo(rnd):
     sign, gap = rnd.choice([("", " "), (":", " "), (" =", " "), (" is", " "), (" has", " "), ("", "\n")])
     out = [(" ".join(a + sign + gap + b + "." for a, b in pairs), False)]
     again = rnd.sample(pairs, len(pairs)) if rnd.random() < 0.7 else pairs
-    if rnd.stage == LAST and rnd.random() < 0.5:
+    if rnd.stage >= LAST and rnd.random() < 0.5:
         again, sign, gap = [(b, a) for a, b in again], rnd.choice([" of", ":", " with"]), " "
     for a, b in again:
         out += [(" " + a + sign, False), (gap + b + ".", True)]
@@ -926,11 +926,12 @@ def echo(rnd):
 
 # ---- the stream -----------------------------------------------------------------------------------------------------
 
-# skill, share of the examples in the first, the main and the last stage. A model that has learned facts first never learns to
-# copy what it does not know; one that copies first learns the facts just as fast. At last comes more of what is hardest.
-MIX = [(ask_capital, 2, 19, 15), (ask_country, 0, 4, 5), (ask_continent, 0, 7, 5), (ask_sum, 2, 20, 12), (ask_difference, 0, 16, 16),
-       (ask_list, 0, 4, 9), (ask_calendar, 0, 7, 6), (ask_units, 0, 5, 5), (ask_small_talk, 0, 2, 5), (ask_unknown, 0, 5, 9),
-       (ask_context, 6, 10, 19), (with_tools, 5, 11, 17), (plain, 3, 8, 7), (ask_repeat, 30, 5, 3), (echo, 52, 8, 8)]  # fmt: skip
+# skill, share of the examples in each stage. A model that has learned facts first never learns to copy what it does not know; one
+# that copies first learns the facts just as fast. At last comes more of what is hardest.
+MIX = [(ask_capital, 2, 19, 15, 15), (ask_country, 0, 4, 5, 5), (ask_continent, 0, 7, 5, 5), (ask_sum, 2, 20, 12, 12),
+       (ask_difference, 0, 16, 16, 36), (ask_list, 0, 4, 9, 9), (ask_calendar, 0, 7, 6, 6), (ask_units, 0, 5, 5, 5),
+       (ask_small_talk, 0, 2, 5, 5), (ask_unknown, 0, 5, 9, 9), (ask_context, 6, 10, 19, 19), (with_tools, 5, 11, 17, 17),
+       (plain, 3, 8, 7, 7), (ask_repeat, 30, 5, 3, 3), (echo, 52, 8, 8, 8)]  # fmt: skip
 _SKILLS, *_SHARES = zip(*MIX)
 _TALK = [ask_capital, ask_country, ask_continent, ask_sum, ask_difference, ask_list, ask_calendar, ask_units, ask_small_talk, ask_unknown,
          ask_context]  # fmt: skip

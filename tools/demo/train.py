@@ -5,7 +5,7 @@ usage: train.py MODEL_FOLDER RUN_FOLDER [--family kimi] [options]
 MODEL_FOLDER holds the tokenizer of the family. RUN_FOLDER gets log.txt and checkpoint.pt, every few minutes; the same command
 goes on from there. The examples of a step depend on its number only, so an interrupted run is the run. Hidden matrices are
 trained with Muon (momentum, made orthogonal), the rest with AdamW; bf16 autocast; the rate rises, stays, and falls to zero, and
-once more in the last stage.
+again in each of the last stages.
 """
 import argparse
 import math
@@ -30,8 +30,8 @@ TRIALS = [data.ask_capital, data.ask_country, data.ask_continent, data.ask_sum, 
 
 # What each family has for a default.
 SETTINGS = {
-    "k2": {"first": 450, "last": 5500, "steps": 6900, "decay": 3000, "tokens": 6144, "piece": 1024},
-    "kimi": {"first": 300, "last": 2650, "steps": 3400, "decay": 1500, "tokens": 12288, "piece": 2048, "round": 1800},
+    "k2": {"first": 450, "last": 5500, "signed": 6900, "steps": 6900, "decay": 3000, "tokens": 6144, "piece": 1024},
+    "kimi": {"first": 300, "last": 2650, "signed": 3400, "steps": 4000, "decay": 1500, "tokens": 12288, "piece": 2048, "round": 1800},
 }
 
 
@@ -42,9 +42,10 @@ def arguments():
     p.add_argument("--family", choices=list(SETTINGS), default="k2")
     p.add_argument("--first", type=int, help="the steps of the data's first stage, which is mostly copying")
     p.add_argument("--last", type=int, help="the step at which the last stage begins")
+    p.add_argument("--signed", type=int, help="the step from which half of its differences are negative")
     p.add_argument("--steps", type=int)
     p.add_argument("--decay", type=int, help="the steps before the last stage in which the rate falls to zero")
-    p.add_argument("--again", type=float, default=0.35, help="the share of the full rate at which the last stage begins")
+    p.add_argument("--again", type=float, default=0.35, help="the share of the full rate at which the last stages begin")
     p.add_argument("--round", type=int, help="the step from which experts compute with what MXFP4 keeps of them")
     p.add_argument("--tokens", type=int, help="tokens a step, all processes together")
     p.add_argument("--piece", type=int, help="tokens a forward pass, at most")
@@ -101,10 +102,11 @@ def optimizers(model, o):
 
 
 def rate(step, o):
-    """The share of the full rate: it rises, stays, falls to zero; and once more, from less, in the last stage."""
-    if step >= o.last:
-        return o.again * min((step - o.last + 1) / 50, (o.steps - step) / (o.steps - o.last))
-    return min(1, (step + 1) / 100, (o.last - step) / o.decay)
+    """The share of the full rate: it rises, stays, falls to zero; and again, from less, in each of the last stages."""
+    if step < o.last:
+        return min(1, (step + 1) / 100, (o.last - step) / o.decay)
+    begin, end = (o.last, min(o.signed, o.steps)) if step < o.signed else (o.signed, o.steps)
+    return o.again * min((step - begin + 1) / 50, (end - step) / (end - begin))
 
 
 # ---- one step -------------------------------------------------------------------------------------------------------
@@ -293,7 +295,7 @@ def train(rank, o):
         p.param_groups[0]["full"] = full
     log.say("from step %d: %d parameters, %s" % (step, sum(p.numel() for p in model.parameters()), vars(o)))
     while step < o.steps:
-        stage = data.FIRST if step < o.first else data.MAIN if step < o.last else data.LAST
+        stage = sum(step >= begin for begin in (o.first, o.last, o.signed))
         if o.round is not None:
             model.round(step >= o.round)
         examples = draw(tokenizer, family.talk, heads, SEED * 1000003 + step * o.processes + rank, stage, o.tokens // o.processes)
