@@ -48,16 +48,19 @@ static int write_logits(bt_app *a, const int32_t *ids, size_t n)
         return bt_app_fail_with(a, BT_EXIT_INTERRUPTED, "interrupted; %s was not written", path);
     if (st != BT_OK) return bt_app_fail(a, bt_exit_code(st));
     double seconds = bt_seconds() - begin;
-    if (n_odd > 0) bt_app_note(a, "warning: %zu of the logits are NaN or infinite", n_odd);
     bt_app_note(a, "logits of %zu tokens, %.2f s, %.1f tokens/s, in %s", n, seconds, (double)n / seconds, path);
-    if (!bt_option_is_set(a->options, BT_OPT_JSON)) return BT_EXIT_DONE;
+    int code = BT_EXIT_DONE;
+    if (n_odd > 0)
+        code = bt_app_fail_with(a, BT_EXIT_FAILED, "%zu of the logits in %s are NaN or infinite", n_odd, path);
+    if (!bt_option_is_set(a->options, BT_OPT_JSON)) return code;
     bt_text t = {0};
     bt_text_puts(&t, "{\"output\": ");
     bt_text_json_string(&t, path, strlen(path));
     bt_text_printf(&t, ", \"tokens\": %zu, \"vocabulary\": %zu, \"not_finite\": %zu, \"seconds\": ", n, n_vocab, n_odd);
     bt_text_json_f64(&t, seconds);
     bt_text_puts(&t, "}\n");
-    return bt_app_print(a, &t);
+    int printed = bt_app_print(a, &t);
+    return printed != BT_EXIT_DONE ? printed : code;
 }
 
 static int check_options(bt_app *a)
@@ -76,12 +79,15 @@ static int check_options(bt_app *a)
     return BT_EXIT_DONE;
 }
 
-/* A slip of the fingers must not cost a checkpoint. */
+/* A slip of the fingers must not cost a checkpoint, or the ids. */
 static int check_output(bt_app *a)
 {
-    const char *path = a->options->values[BT_OPT_OUTPUT].text;
-    if (!bt_tool_is_model_file(a->model, path)) return BT_EXIT_DONE;
-    return bt_app_fail_with(a, BT_EXIT_USAGE, "--output %s is one of the model's own files; name another", path);
+    const char *path = a->options->values[BT_OPT_OUTPUT].text, *ids = a->options->values[BT_OPT_IDS_FILE].text;
+    if (bt_tool_is_model_file(a->model, path))
+        return bt_app_fail_with(a, BT_EXIT_USAGE, "--output %s is one of the model's own files; name another", path);
+    if (bt_tool_is_same_file(path, ids))
+        return bt_app_fail_with(a, BT_EXIT_USAGE, "--output %s is the list of ids; name another file", path);
+    return BT_EXIT_DONE;
 }
 
 int bt_command_logits(const bt_options *o)

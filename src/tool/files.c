@@ -21,25 +21,31 @@ void bt_tool_file(const bt_model *m, size_t file_i, const char **path, const voi
     *size = s->map.size;
 }
 
-static bool is_same_file(const struct stat *a, const char *path)
+bool bt_tool_is_same_file(const char *path, const char *other)
 {
-    struct stat b;
-    return path != NULL && stat(path, &b) == 0 && a->st_dev == b.st_dev && a->st_ino == b.st_ino;
+    struct stat a, b;
+    if (path == NULL || other == NULL || stat(path, &a) != 0 || stat(other, &b) != 0) return false;
+    return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
 bool bt_tool_is_model_file(const bt_model *m, const char *path)
 {
-    static const char *const beside[] = {"config.json",    "generation_config.json", "model.safetensors.index.json",
-                                         "tokenizer.json", "tokenizer_config.json",  "chat_template.jinja",
-                                         "tiktoken.model"};
-    struct stat info;
-    if (stat(path, &info) != 0) return false;
+    static const char *const beside[] = {"README.md",
+                                         "config.json",
+                                         "generation_config.json",
+                                         "model.safetensors.index.json",
+                                         "tokenizer.json",
+                                         "tokenizer_config.json",
+                                         "special_tokens_map.json",
+                                         "tiktoken.model",
+                                         "chat_template.jinja",
+                                         "chat_template_generation.jinja"};
     bool found = false;
     for (size_t i = 0; i < bt_tool_n_files(m) && !found; i++)
-        found = is_same_file(&info, bt_tensors_shard(m->tensors, i)->path);
+        found = bt_tool_is_same_file(path, bt_tensors_shard(m->tensors, i)->path);
     for (size_t i = 0; i < sizeof beside / sizeof *beside && !found; i++) {
         char *name = bt_path_join(bt_model_folder(m), beside[i]);
-        found = is_same_file(&info, name);
+        found = bt_tool_is_same_file(path, name);
         bt_free(name);
     }
     return found;

@@ -259,6 +259,7 @@ bt_status bt_verify_run(bt_verify *v, size_t entry_i, bt_session *s, size_t chun
     if (st != BT_OK) return st;
     row.difference_mean = c.difference_sum / ((double)x->n_rows * (double)v->n_vocab);
     row.kl_mean = c.kl_sum / (double)x->n_rows;
+    if (row.n_not_finite > 0) row.difference_max = row.difference_mean = row.kl_mean = NAN; /* there is none */
     *out = row;
     return BT_OK;
 }
@@ -268,7 +269,9 @@ void bt_verify_add(bt_verify_row *sum, const bt_verify_row *row)
     double before = (double)sum->n_rows, rows = (double)row->n_rows, all = before + rows;
     sum->difference_mean = (sum->difference_mean * before + row->difference_mean * rows) / all;
     sum->kl_mean = (sum->kl_mean * before + row->kl_mean * rows) / all;
-    sum->difference_max = fmax(sum->difference_max, row->difference_max);
+    /* fmax would lose a NaN. */
+    if (isnan(row->difference_max) || row->difference_max > sum->difference_max)
+        sum->difference_max = row->difference_max;
     sum->n_ids += row->n_ids;
     sum->n_rows += row->n_rows;
     sum->n_same_top += row->n_same_top;

@@ -26,7 +26,10 @@ os.symlink(MODEL, link)
 alias = os.path.join(HERE, "alias.safetensors")
 shards = sorted(f for f in os.listdir(MODEL) if f.startswith("model"))
 os.symlink(os.path.join(MODEL, shards[0]), alias)
-targets = [os.path.join(MODEL, f) for f in [*shards, "config.json", "tokenizer.json"]]
+card = os.path.join(MODEL, "README.md")
+with open(card, "w", encoding="utf-8") as f:
+    f.write("a model")
+targets = [os.path.join(MODEL, f) for f in [*shards, "config.json", "tokenizer.json", "README.md"]]
 targets += [os.path.join(link, "config.json"), alias]
 before = {}
 for path in targets:

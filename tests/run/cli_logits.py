@@ -69,6 +69,21 @@ check("nothing else in the folder", sorted(os.listdir(HERE)) == ["a", "b", "c", 
 many = logits("--ids-file", write("many", " ".join(str(i * 7 % VOCAB) for i in range(1300))))
 check("three steps", many[1] == [1300, VOCAB])
 
+own = write("own-ids", LIST)
+refused("output is the list of ids", 2, "the list of ids", "logits", DENSE, "--ids-file", own, "--output", own)
+check("and it stands", open(own, "r").read() == LIST)
+yarn = folder()
+for name in ("config.json", "model.safetensors"):
+    shutil.copy(os.path.join(MODELS, "k2-yarn", name), yarn)
+tensors = read_safetensors(os.path.join(yarn, "model.safetensors"))
+dtype, shape, data = tensors["model.norm.weight"]
+size = len(data) // shape[0]
+tensors["model.norm.weight"] = (dtype, shape, b"\xff" * size + data[size:])
+write_safetensors(os.path.join(yarn, "model.safetensors"), tensors)
+r = run("logits", yarn, "--ids", "1,2", "--output", os.path.join(HERE, "nan"), "-q")
+check("logits that are no numbers are written, and told as a failure", r.code == 1 and "NaN" in r.err and
+      os.path.exists(os.path.join(HERE, "nan")), r)
+
 before = open(OUT, "rb").read()
 refused("no ids at all", 2, "ids are missing", "logits", DENSE, "--output", OUT)
 refused("two sources", 2, "exclude each other", "logits", DENSE, "--ids", "1", "--ids-file", "x", "--output", OUT)
@@ -160,6 +175,7 @@ check("the first row in the last one's place", verify("first", {"ids.1": ids, "l
 for value, field in ((float("nan"), "not_finite"), (float("inf"), "not_finite"), (-float("inf"), "not_finite")):
     r = verify("nan", changed(5, value), "--tolerance", "1e9")
     check(f"{value} fails", r.code == 1 and json.loads(r.out)["all"][field] == 1, r)
+    check(f"{value} has no difference", [json.loads(r.out)["all"][x] for x in ("max_difference", "kl")] == [None, None], r)
 r = verify("off", changed(5, lambda a: a[5] + 0.01))
 check("one logit off", r.code == 1 and abs(json.loads(r.out)["all"]["max_difference"] - 0.01) < 1e-4, r)
 r = verify("top", changed(5, 1000.0), "--tolerance", "1e9")
