@@ -81,6 +81,15 @@ void bt_app_note(bt_app *a, const char *format, ...)
     va_end(args);
 }
 
+void bt_app_detail(bt_app *a, const char *format, ...)
+{
+    if (!a->is_verbose) return;
+    va_list args;
+    va_start(args, format);
+    bt_app_say(a, format, args);
+    va_end(args);
+}
+
 void bt_app_status(bt_app *a, const char *format, ...)
 {
     if (!a->has_status) return;
@@ -133,17 +142,29 @@ static int fail_model(bt_app *a, bt_status st)
     return bt_app_fail(a, st == BT_ERR_MEMORY ? BT_EXIT_MEMORY : BT_EXIT_MODEL);
 }
 
+/* What is not seen on the command line. */
+static void tell_environment(bt_app *a)
+{
+    for (bt_option id = 0; id < BT_N_OPTIONS; id++) {
+        const bt_option_value *v = &a->options->values[id];
+        if (v->source == BT_SOURCE_ENVIRONMENT)
+            bt_app_detail(a, "from the environment: --%s%s%s (%s)", bt_option_specs[id].name,
+                          v->text != NULL ? " " : "", v->text != NULL ? v->text : "", bt_option_specs[id].environment);
+    }
+}
+
 void bt_app_open(bt_app *a, const bt_options *o)
 {
     memset(a, 0, sizeof *a);
     a->options = o;
     a->is_quiet = bt_option_is_set(o, BT_OPT_QUIET);
+    a->is_verbose = bt_option_is_set(o, BT_OPT_VERBOSE);
     const char *term = getenv("TERM"), *no_color = getenv("NO_COLOR");
     a->has_status = !a->is_quiet && isatty(STDERR_FILENO) == 1 && term != NULL && strcmp(term, "dumb") != 0 &&
                     (no_color == NULL || no_color[0] == '\0');
     bt_sink_init(&a->out, STDOUT_FILENO);
-    bt_log_level level = bt_option_is_set(o, BT_OPT_VERBOSE) ? BT_LOG_DEBUG : BT_LOG_WARN;
-    bt_log_set(a->is_quiet ? BT_LOG_NONE : level, on_log);
+    bt_log_set(a->is_quiet ? BT_LOG_NONE : a->is_verbose ? BT_LOG_DEBUG : BT_LOG_WARN, on_log);
+    tell_environment(a);
 }
 
 int bt_app_close(bt_app *a, int code)
@@ -181,11 +202,12 @@ static int locate_demo(bt_app *a)
     const bt_command_spec *c = &bt_commands[a->options->command];
     a->path = bt_demo_model_find();
     if (a->path != NULL) return BT_EXIT_DONE;
-    return bt_app_fail_with(
-        a, BT_EXIT_USAGE,
-        "MODEL is missing, and the demo model that stands in for it is not beside this program: name a "
-        "folder, a .safetensors file, or ORG/NAME in the Hugging Face cache; usage: baltoro %s %s",
-        c->name, c->arguments);
+    return bt_app_fail_with(a, BT_EXIT_USAGE,
+                            "MODEL is missing, and the demo model that stands in for it is not beside this program "
+                            "(../share/baltoro/demo-k2, "
+                            "../models/demo-k2): name a folder, a .safetensors file, or ORG/NAME in the Hugging Face "
+                            "cache; usage: baltoro %s %s",
+                            c->name, c->arguments);
 }
 
 /* Whether what stands in MODEL's place was rather meant as run's prompt. */
@@ -225,6 +247,20 @@ static void watch_files(bt_app *a)
     }
 }
 
+static void tell_files(bt_app *a)
+{
+    uint64_t bytes = 0;
+    size_t n = bt_tool_n_files(a->model);
+    for (size_t i = 0; i < n; i++) {
+        const char *path;
+        const void *data;
+        size_t size;
+        bt_tool_file(a->model, i, &path, &data, &size);
+        bytes += size;
+    }
+    bt_app_detail(a, "files: %zu, %s, opened in %.3f s", n, bt_format_size(bytes).text, a->load_seconds);
+}
+
 int bt_app_open_model(bt_app *a)
 {
     int code = bt_app_locate(a);
@@ -244,7 +280,17 @@ int bt_app_open_model(bt_app *a)
     a->load_seconds = bt_seconds() - begin;
     bt_app_note(a, "model: %s, %.1f million parameters, %s", bt_model_family(a->model),
                 (double)bt_model_n_parameters(a->model) / 1e6, a->path);
+    tell_files(a);
     return BT_EXIT_DONE;
+}
+
+/* A vocabulary may have more rows than the tokenizer has ids, never fewer. */
+static void tell_tokenizer(bt_app *a, const char *folder)
+{
+    size_t n = bt_tokenizer_n_vocab(a->tokenizer), n_model = a->model != NULL ? bt_model_n_vocab(a->model) : n;
+    bt_app_detail(a, "tokenizer: %zu ids, %s", n, folder);
+    if (n > n_model)
+        bt_app_note(a, "warning: the tokenizer has %zu ids, the model %zu: they may not belong together", n, n_model);
 }
 
 int bt_app_open_tokenizer(bt_app *a)
@@ -260,6 +306,7 @@ int bt_app_open_tokenizer(bt_app *a)
         if (parent == NULL) return bt_app_fail_with(a, BT_EXIT_MEMORY, "no memory for a path");
     }
     bt_status st = bt_tokenizer_open(folder, &a->tokenizer, &a->error);
+    if (st == BT_OK) tell_tokenizer(a, folder);
     bt_free(parent);
     return st == BT_OK ? BT_EXIT_DONE : fail_model(a, st);
 }
@@ -325,5 +372,8 @@ int bt_app_open_engine(bt_app *a, size_t context)
     if (st != BT_OK) return bt_app_fail(a, bt_exit_code(st));
     a->load_seconds += bt_seconds() - begin;
     bt_app_status(a, "%s", "");
+    size_t n = bt_engine_n_threads(a->engine);
+    bt_app_detail(a, "engine: %s, %zu thread%s, ready after %.3f s", bt_engine_cpu_level(a->engine), n,
+                  n == 1 ? "" : "s", a->load_seconds);
     return BT_EXIT_DONE;
 }

@@ -26,6 +26,7 @@ typedef struct bt_app {
     bt_error error;
     bt_sink out;     /* stdout */
     bool is_quiet;   /* nothing on stderr but errors */
+    bool is_verbose; /* what was found and chosen, too */
     bool has_status; /* a status line may be shown: stderr is a terminal that can erase a line */
     bool is_showing; /* one is */
     char *path;      /* of MODEL, found */
@@ -54,10 +55,12 @@ int bt_app_plan(bt_app *a, size_t context, bt_memory_plan *plan);
 int bt_app_open_engine(bt_app *a, size_t context); /* a->engine, a->session */
 bt_engine_options bt_app_engine_options(const bt_app *a, size_t context);
 
-/* Lines on stderr. An error is always said; a note unless --quiet. Both are made safe for a terminal. */
+/* Lines on stderr. An error is always said; a note unless --quiet; a detail with --verbose. All are made safe for a
+ * terminal. */
 int bt_app_fail(bt_app *a, int code); /* says a->error */
 int bt_app_fail_with(bt_app *a, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void bt_app_note(bt_app *a, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void bt_app_detail(bt_app *a, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void bt_app_say(bt_app *a, const char *format, va_list args) __attribute__((format(printf, 2, 0))); /* also if quiet */
 /* A line that the next one overwrites; only where stderr is a terminal. "" erases it. */
 void bt_app_status(bt_app *a, const char *format, ...) __attribute__((format(printf, 2, 3)));

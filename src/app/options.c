@@ -326,13 +326,24 @@ static bt_status settle_arguments(bt_options *o, bt_error *e)
     return BT_OK;
 }
 
+/* A flag beats the other one's environment name too. */
+static bt_status settle_volume(bt_options *o, bt_error *e)
+{
+    bt_option_value *quiet = &o->values[BT_OPT_QUIET], *verbose = &o->values[BT_OPT_VERBOSE];
+    if (quiet->source == BT_SOURCE_NONE || verbose->source == BT_SOURCE_NONE) return BT_OK;
+    if (quiet->source == verbose->source) return bt_fail(e, BT_ERR_USAGE, "--quiet and --verbose exclude each other");
+    (quiet->source == BT_SOURCE_ENVIRONMENT ? quiet : verbose)->source = BT_SOURCE_NONE;
+    return BT_OK;
+}
+
 static bt_status parse_rest(bt_options *o, bt_words words, bt_getenv_fn env, bt_error *e)
 {
     bt_status st = take_arguments(o, words, e);
     if (st != BT_OK || bt_option_is_set(o, BT_OPT_HELP)) return st;
     st = read_environment(o, env, e);
     if (st != BT_OK) return st;
-    st = settle_arguments(o, e);
+    st = settle_volume(o, e);
+    if (st == BT_OK) st = settle_arguments(o, e);
     if (st != BT_OK || o->command != BT_COMMAND_HELP || o->n_arguments == 0) return st;
     return find_command(o->arguments[0], &o->topic, e);
 }

@@ -282,9 +282,9 @@ const bt_option_spec bt_option_specs[BT_N_OPTIONS] = {
             .environment = "BALTORO_MODEL",
             .synonyms = "--model --hf-repo -hf",
             .commands = MODEL,
-            .help =
-                "The model, instead of the first argument: a folder with config.json and safetensors, one .safetensors "
-                "file with its config.json beside it, or ORG/NAME[@REVISION] in the Hugging Face cache.",
+            .help = "The model, instead of the first argument, which beats the environment name: a folder with "
+                    "config.json and safetensors, one .safetensors "
+                    "file with its config.json beside it, or ORG/NAME[@REVISION] in the Hugging Face cache.",
         },
     [BT_OPT_PROMPT] =
         {
@@ -787,7 +787,8 @@ const bt_option_spec bt_option_specs[BT_N_OPTIONS] = {
             .default_text = "the best that this CPU has",
             .environment = "BALTORO_CPU",
             .commands = ENGINE,
-            .help = "The highest CPU level to use.",
+            .help = "The highest CPU level to use. avx512vnni and amx have no kernels of their own yet and compute as "
+                    "avx512.",
         },
     [BT_OPT_THREADS] =
         {
@@ -895,7 +896,7 @@ const bt_option_spec bt_option_specs[BT_N_OPTIONS] = {
             .group = BT_GROUP_OUTPUT,
             .environment = "BALTORO_VERBOSE",
             .commands = MODEL | SYNTH,
-            .help = "More on stderr.",
+            .help = "Also what was found and chosen: files, tokenizer, CPU level, options from the environment.",
         },
     [BT_OPT_COMPLETION] =
         {

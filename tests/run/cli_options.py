@@ -29,6 +29,29 @@ for words in (("version",), ("--version",)):
     r = run(*words)
     check(f"version {words}", r.code == 0 and r.out.startswith(b"baltoro ") and r.out.count(b"\n") == 1 and r.err == "", r)
 
+# ---- how much is said -----------------------------------------------------------------------------------------------------
+
+WRITE = ("run", "models/demo-k2", "--temperature", "0", "-n", "4", "-p", "The capital of France is")
+plain, more = run(*WRITE), run(*WRITE, "-v", env={"BALTORO_THREADS": "1"})
+for part in ("from the environment: --threads 1", "files: 1, 4.4 MB", "tokenizer: 1528 ids", "engine: ", "1 thread, "):
+    check(f"verbose says {part!r}", part in more.err and part not in plain.err, more)
+check("verbose: the answer is the same", plain.out == more.out and plain.code == more.code == 0, more)
+refused("quiet and verbose", 2, "--quiet and --verbose exclude each other", *WRITE, "-qv")
+refused("both from the environment", 2, "exclude each other", *WRITE, env={"BALTORO_QUIET": "1", "BALTORO_VERBOSE": "1"})
+r = run(*WRITE, "-v", env={"BALTORO_QUIET": "1"})
+check("a flag beats the other's environment name: verbose", "engine: " in r.err, r)
+r = run(*WRITE, "-q", env={"BALTORO_VERBOSE": "1"})
+check("a flag beats the other's environment name: quiet", r.code == 0 and r.err == "", r)
+k3 = folder()
+for name in os.listdir("models/demo-k2"):
+    os.symlink(os.path.abspath(os.path.join("models/demo-k2", name)), os.path.join(k3, name))
+for name in ("tiktoken.model", "tokenizer_config.json"):
+    if os.path.exists(os.path.join(k3, name)):
+        os.remove(os.path.join(k3, name))
+    os.symlink(os.path.abspath(os.path.join("models/demo-k3", name)), os.path.join(k3, name))
+r = run("run", k3, *WRITE[2:])
+check("another model's tokenizer is told", "the tokenizer has 1792 ids, the model 1528: they may not belong together" in r.err, r)
+
 # ---- completion and manual page -------------------------------------------------------------------------------------------
 
 COMPLETE = """

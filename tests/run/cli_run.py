@@ -310,8 +310,9 @@ r = run("run", poisoned, "-p", "Z", *GREEDY)
 check("NaN ends the run", r.code == 1 and r.out == b"" and "is NaN" in r.err, r)
 r = run("verify", poisoned, os.path.join(MODELS, "k2-yarn", "expected.safetensors"), "--tolerance", "1e9")
 check("NaN never verifies", r.code == 1 and b"failed:" in r.out, r)
-r = run("logits", poisoned, "--ids", "1,2", "--output", os.path.join(here, "nan.safetensors"))
-check("NaN in logits is said", r.code == 0 and "1280 of the logits are NaN" in r.err, r)
+r = run("logits", poisoned, "--ids", "1,2", "--output", os.path.join(here, "nan.safetensors"), "-q")
+check("NaN in logits is a failure, told", r.code == 1 and "1280 of the logits in" in r.err and "are NaN" in r.err, r)
+check("and they are there to be looked at", os.path.exists(os.path.join(here, "nan.safetensors")))
 
 # ---- at a terminal -------------------------------------------------------------------------------------------------------------------
 

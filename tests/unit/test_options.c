@@ -137,8 +137,8 @@ static void help_is_found(void **state)
 static void values_are_read(void **state)
 {
     (void)state;
-    ACCEPT("run", "M", "-p", "hello", "--top-k=5", "-n", "-1", "--temp", "0.5", "-s18446744073709551615", "--stop", "a",
-           "--stop=b=c", "-qv");
+    ACCEPT("run", "M", "-p", "hello", "--top-k=5", "-n", "-1", "--temp", "0.5", "-vs18446744073709551615", "--stop",
+           "a", "--stop=b=c");
     assert_string_equal(o.model, "M");
     assert_int_equal(o.n_arguments, 0);
     assert_string_equal(o.values[BT_OPT_PROMPT].text, "hello");
@@ -149,9 +149,10 @@ static void values_are_read(void **state)
     assert_int_equal(o.n_stops, 2);
     assert_string_equal(o.stops[0], "a");
     assert_string_equal(o.stops[1], "b=c");
-    assert_true(bt_option_is_set(&o, BT_OPT_QUIET));
     assert_true(bt_option_is_set(&o, BT_OPT_VERBOSE));
+    assert_false(bt_option_is_set(&o, BT_OPT_QUIET));
     assert_false(bt_option_is_set(&o, BT_OPT_TOP_P));
+    REFUSE("--quiet and --verbose exclude each other", "run", "M", "-qv");
     bt_options_free(&o);
     ACCEPT("run", "-p", "", "M", "-n", "1", "-n", "2"); /* the empty text is a value; the last one counts */
     assert_string_equal(o.values[BT_OPT_PROMPT].text, "");
