@@ -381,6 +381,8 @@ void bt_help_man(bt_text *t)
         add_roff(t, bt_option_specs[id].name);
         bt_text_puts(t, ".\n");
     }
-    bt_text_puts(t, ".TP\n.BR NO_COLOR \", \" TERM=dumb\nNo progress line.\n.SH EXIT STATUS\n");
+    bt_text_puts(
+        t, ".TP\n.BR NO_COLOR \", \" TERM=dumb\nNo progress line, and reasoning is not dimmed; TERM=dumb: chat reads "
+           "plain lines.\n.SH EXIT STATUS\n");
     for (size_t i = 0; i < N_EXITS; i++) bt_text_printf(t, ".TP\n%s\n%s\n", exits[i].code, exits[i].meaning);
 }

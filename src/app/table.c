@@ -442,7 +442,7 @@ const bt_option_spec bt_option_specs[BT_N_OPTIONS] = {
             .kind = BT_KIND_LIST,
             .group = BT_GROUP_TEXT,
             .commands = TALKING,
-            .help = "End the text before this one; may be given several times.",
+            .help = "End the text before this one; may be given 1024 times.",
         },
     [BT_OPT_IGNORE_EOS] =
         {
