@@ -6,11 +6,16 @@
  *
  * Conventions of every function here:
  *   - It returns BT_OK, or another status after filling *e with one sentence that names the file, key or number at
- *     fault. `e` may be NULL. Out parameters are written on success only.
- *   - Close functions accept NULL. Strings are UTF-8. Sizes are in bytes unless the name says otherwise.
+ *     fault. `e` may be NULL. Out parameters are written on success only, unless a comment says more.
+ *   - What may come from outside is checked: names, texts, ids, numbers, snapshots. NULL where there must be one gives
+ *     BT_ERR_USAGE; a list or text of size 0 may be NULL. Where else NULL means something, the comment says what.
+ *   - A handle, a bt_prompt and an out parameter must be given. NULL there, and a call out of the order that is marked
+ *     "asserted", is a mistake in the calling program, which it ends.
+ *   - Close and free functions accept NULL. Strings are UTF-8. Sizes are in bytes unless the name says otherwise.
  *   - An engine and its sessions belong to one thread at a time. A model and a tokenizer may be shared once opened.
- *   - The library never prints, never exits, never reads the environment, never installs signal handlers. Weights are
- *     used from a mapping of the checkpoint: if a file shrinks while it is mapped, the process gets SIGBUS.
+ *   - The library never prints and never exits (but for such a mistake), never reads the environment, never installs
+ *     signal handlers. Weights are used from a mapping of the checkpoint: if a file shrinks while it is mapped, the
+ *     process gets SIGBUS.
  */
 #ifndef BALTORO_H
 #define BALTORO_H
@@ -70,7 +75,7 @@ typedef struct bt_cache_env {
 } bt_cache_env;
 
 /* Resolves a model argument: an existing path wins, else NAME or ORG/NAME, each with an optional @REV, in the cache.
- * *path: bt_free by the caller. */
+ * env NULL: nothing is set. *path: bt_free by the caller. */
 BT_API bt_status bt_locate(const char *name, const bt_cache_env *env, char **path, bt_error *e);
 
 /* ---- model: a checkpoint, mapped and checked, immutable ---------------------------------------------------------- */
@@ -90,7 +95,7 @@ typedef struct bt_generation_defaults {
 } bt_generation_defaults;
 
 /* Opens a folder with config.json and safetensors, or one .safetensors file with config.json beside it. Reads headers
- * and config only; every tensor's name, dtype, shape and range is checked before this returns. */
+ * and config only; every tensor's name, dtype, shape and range is checked before this returns. options NULL: none. */
 BT_API bt_status bt_model_open(const char *path, const bt_model_options *options, bt_model **out, bt_error *e);
 BT_API void bt_model_close(bt_model *m);
 
@@ -107,7 +112,7 @@ BT_API const bt_generation_defaults *bt_model_generation_defaults(const bt_model
 
 typedef struct bt_engine bt_engine;
 
-typedef struct bt_engine_options { /* all zero = the defaults */
+typedef struct bt_engine_options { /* all zero, or NULL for a pointer to it: the defaults */
     const char *device;            /* "cpu" */
     const char *cpu_level; /* the highest CPU level to use: "scalar", "avx2", "avx512"; NULL: the best there is */
     const char *dtype;     /* of activations: "f32" */
@@ -139,7 +144,7 @@ BT_API bt_status bt_engine_plan(const bt_model *m, const bt_engine_options *o, b
 
 /* The model must outlive the engine. Allocates all that steps will need. */
 BT_API bt_status bt_engine_open(const bt_model *m, const bt_engine_options *o, bt_engine **out, bt_error *e);
-BT_API void bt_engine_close(bt_engine *g);                  /* after its sessions */
+BT_API void bt_engine_close(bt_engine *g);                  /* after its sessions (asserted) */
 BT_API const char *bt_engine_cpu_level(const bt_engine *g); /* borrowed; the level in use */
 BT_API size_t bt_engine_n_threads(const bt_engine *g);
 
@@ -150,7 +155,7 @@ typedef struct bt_session bt_session;
 /* Called between steps with the rows done and the rows asked for; false stops the work (BT_ERR_CANCELLED). The session
  * then holds the rows that were done. */
 typedef struct bt_hook {
-    bool (*keep_going)(void *user, size_t n_done, size_t n_total);
+    bool (*keep_going)(void *user, size_t n_done, size_t n_total); /* NULL: as no hook */
     void *user;
 } bt_hook;
 
@@ -165,7 +170,8 @@ BT_API const int32_t *bt_session_ids(const bt_session *s); /* [length], borrowed
 /* Appends ids. Nothing is done if one is outside the vocabulary or they do not fit. hook may be NULL. */
 BT_API bt_status bt_session_extend(bt_session *s, const int32_t *ids, size_t n, const bt_hook *hook, bt_error *e);
 
-/* As bt_session_extend, and gives the logits of every row to `sink`, in order. */
+/* As bt_session_extend, and gives the logits of every row to `sink`, in order; NULL: to nobody. Once the sink says stop
+ * (BT_ERR_CANCELLED) the session holds the rows of the step at hand, those that were not given too, and no logits. */
 BT_API bt_status bt_session_score(bt_session *s, const int32_t *ids, size_t n, bt_logits_fn sink, void *user,
                                   const bt_hook *hook, bt_error *e);
 
@@ -206,10 +212,13 @@ typedef struct bt_sample_params {
 } bt_sample_params;
 
 BT_API bt_sample_params bt_sample_params_default(void); /* greedy off: temperature 1, all filters off, seed 0 */
+/* p NULL: bt_sample_params_default. */
 BT_API bt_status bt_sampler_open(size_t n_vocab, const bt_sample_params *p, bt_sampler **out, bt_error *e);
 BT_API void bt_sampler_close(bt_sampler *s);
-BT_API void bt_sampler_accept(bt_sampler *s, int32_t id); /* counts an id of the prompt or output for the penalty */
-/* Chooses an id and counts it. NaN, +infinity (an overflow, not a preference), or no candidate: BT_ERR_NUMERIC. */
+/* Counts an id of the prompt or output for the penalty; one outside the vocabulary is nothing. */
+BT_API void bt_sampler_accept(bt_sampler *s, int32_t id);
+/* Chooses an id and counts it. NaN, +infinity (an overflow, not a preference), or no candidate: BT_ERR_NUMERIC.
+ * NULL for logits, as of an empty session: BT_ERR_USAGE. */
 BT_API bt_status bt_sampler_next(bt_sampler *s, const float *logits, int32_t *id, bt_error *e);
 
 /* ---- tokenizer --------------------------------------------------------------------------------------------------- */
@@ -228,12 +237,13 @@ BT_API bt_status bt_tokenizer_encode(const bt_tokenizer *t, const char *text, si
  * bt_free by the caller. */
 BT_API bt_status bt_tokenizer_decode(const bt_tokenizer *t, const int32_t *ids, size_t n, unsigned flags, char **text,
                                      size_t *size, bt_error *e);
-BT_API int32_t bt_tokenizer_find(const bt_tokenizer *t, const char *text); /* id of a token by its text, -1: none */
-BT_API bool bt_tokenizer_is_added(const bt_tokenizer *t, int32_t id);      /* listed among the added tokens */
+/* The id of a token by its text; -1: there is none, or text is NULL. */
+BT_API int32_t bt_tokenizer_find(const bt_tokenizer *t, const char *text);
+BT_API bool bt_tokenizer_is_added(const bt_tokenizer *t, int32_t id); /* listed among the added tokens */
 /* The id to put before raw text: -1 = none. From tokenizer_config.json (add_bos_token) or the post-processor. */
 BT_API int32_t bt_tokenizer_bos(const bt_tokenizer *t);
 
-/* Streaming: gives whole UTF-8 characters only, holds back the rest. */
+/* Streaming: gives whole UTF-8 characters only, holds back the rest. The tokenizer must outlive it. */
 typedef struct bt_decoder bt_decoder;
 BT_API bt_status bt_decoder_open(const bt_tokenizer *t, unsigned flags, bt_decoder **out, bt_error *e);
 BT_API void bt_decoder_close(bt_decoder *d);
@@ -246,7 +256,8 @@ BT_API void bt_decoder_finish(bt_decoder *d, const char **text, size_t *size);
 typedef struct bt_stop bt_stop;
 BT_API bt_status bt_stop_open(const char *const *strings, size_t n, bt_stop **out, bt_error *e); /* "" is refused */
 BT_API void bt_stop_close(bt_stop *s);
-/* *out [*out_size]: borrowed until the next call. Returns true once a stop string was met (text ends before it). */
+/* *out [*out_size]: borrowed until the next call. Returns true once a stop string was met (text ends before it).
+ * text NULL: nothing. */
 BT_API bool bt_stop_push(bt_stop *s, const char *text, size_t size, const char **out, size_t *out_size);
 BT_API void bt_stop_finish(bt_stop *s, const char **out, size_t *out_size); /* what was held back, no stop met */
 
@@ -265,14 +276,15 @@ BT_API void bt_chat_close(bt_chat *c);
 BT_API const char *bt_chat_source(const bt_chat *c); /* borrowed; for people: which template it is */
 /* Ids that end a turn in this family, by name, besides the model's own end ids; borrowed. */
 BT_API const int32_t *bt_chat_end_ids(const bt_chat *c, size_t *n);
-/* The id that ends a text that is no chat in this family, by name, besides the model's own; -1: none. */
+/* The id that ends a text that is no chat in this family, by name, besides the model's own; -1: none, or NULL was
+ * given for either. */
 BT_API int32_t bt_chat_text_end(const char *family, const bt_tokenizer *t);
 /* For an effort of none, minimal, low, medium, high, xhigh, max: *used, the nearest that the family has, and *options,
  * for bt_chat_request. Both borrowed. Another word is refused. */
 BT_API bt_status bt_chat_effort(const bt_chat *c, const char *effort, const char **used, const char **options,
                                 bt_error *e);
 
-typedef struct bt_chat_request { /* JSON texts in OpenAI's form; NULL where there is none */
+typedef struct bt_chat_request { /* JSON texts in OpenAI's form; NULL where there is none, but for messages */
     const char *messages;        /* an array; or an object with messages, tools, tool_choice, response_format, */
     size_t messages_size;        /* add_generation_prompt (true), and template options, also in chat_template_kwargs */
     const char *tools;           /* an array, or an object with tools */
@@ -294,9 +306,9 @@ typedef struct bt_prompt { /* free with bt_prompt_free */
     bool calls_off;    /* tool_choice none: an answer's calls are text */
 } bt_prompt;
 
-/* A conversation that the template cannot take gives BT_ERR_USAGE with the reason. */
+/* A conversation that the template cannot take gives BT_ERR_USAGE with the reason. *out is all zero after a failure. */
 BT_API bt_status bt_chat_render(const bt_chat *c, const bt_chat_request *request, bt_prompt *out, bt_error *e);
-BT_API void bt_prompt_free(bt_prompt *p); /* an all-zero one is fine */
+BT_API void bt_prompt_free(bt_prompt *p); /* NULL and an all-zero one are fine */
 /* Whether a message (JSON, as of bt_reply_message) is what its prompt's request demanded: a call, or of a certain
  * function (tool_choice); content that is a JSON object (response_format; a schema is not looked at). BT_ERR_FORMAT,
  * with the reason: it is not. */
@@ -327,10 +339,10 @@ typedef struct bt_reply_event {
 /* For the answer to this prompt, whose tools tell the types of arguments. Neither is needed any more afterwards. */
 BT_API bt_status bt_reply_open(const bt_chat *c, const bt_prompt *p, bt_reply **out, bt_error *e);
 BT_API void bt_reply_close(bt_reply *r);
-/* *events [*n]: borrowed until the next call. */
+/* Before bt_reply_finish (asserted). *events [*n]: borrowed until the next call. */
 BT_API bt_status bt_reply_push(bt_reply *r, const char *text, size_t size, const bt_reply_event **events, size_t *n,
                                bt_error *e);
-/* The output ends here, by the model's own will or (is_cut) because a limit or a person stopped it. Once. */
+/* The output ends here, by the model's own will or (is_cut) because a limit or a person stopped it. Once (asserted). */
 BT_API bt_status bt_reply_finish(bt_reply *r, bool is_cut, const bt_reply_event **events, size_t *n, bt_error *e);
 /* "tool_calls", "stop", or "length" for what is cut off, unfinished inside a call, or never left its reasoning. */
 BT_API const char *bt_reply_finish_reason(const bt_reply *r);

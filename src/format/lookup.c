@@ -352,6 +352,7 @@ bt_status bt_locate(const char *name, const bt_cache_env *env, char **path, bt_e
 {
     static const bt_cache_env nothing_set = {NULL, NULL, NULL, NULL, NULL};
     if (env == NULL) env = &nothing_set;
+    if (name == NULL) return bt_fail(e, BT_ERR_USAGE, "no model is named");
     if (name[0] == '\0') return bt_fail(e, BT_ERR_USAGE, "the model's name is empty");
     char *found = NULL;
     bt_path_kind kind = BT_PATH_ABSENT;

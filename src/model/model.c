@@ -242,6 +242,7 @@ bt_status bt_model_list_tensors(bt_config *config, bt_tensor_list *list, bt_erro
 
 bt_status bt_model_open(const char *path, const bt_model_options *options, bt_model **out, bt_error *e)
 {
+    if (path == NULL) return bt_fail(e, BT_ERR_USAGE, "no path of a model is given");
     bt_model *m = bt_calloc(1, sizeof *m);
     if (m == NULL) return bt_fail(e, BT_ERR_MEMORY, "no memory for a model");
     bt_path_kind kind = BT_PATH_ABSENT;

@@ -73,8 +73,9 @@ static bt_status check_params(const bt_sample_params *p, bt_error *e)
 
 bt_status bt_sampler_open(size_t n_vocab, const bt_sample_params *p, bt_sampler **out, bt_error *e)
 {
-    assert(p != NULL);
+    const bt_sample_params defaults = bt_sample_params_default();
     assert(out != NULL);
+    if (p == NULL) p = &defaults;
     if (n_vocab == 0 || n_vocab > INT32_MAX)
         return bt_fail(e, BT_ERR_USAGE, "a vocabulary of %zu ids cannot be sampled from", n_vocab);
     bt_status st = check_params(p, e);
@@ -305,8 +306,8 @@ static int32_t choose(bt_sampler *s, const float *logits, float maximum)
 
 bt_status bt_sampler_next(bt_sampler *s, const float *logits, int32_t *id, bt_error *e)
 {
-    assert(logits != NULL);
     assert(id != NULL);
+    if (logits == NULL) return bt_fail(e, BT_ERR_USAGE, "there are no logits to choose from: extend the session first");
     const float *penalised = penalise(s, logits);
     float maximum = -INFINITY;
     bt_status st = find_maximum(s, penalised, &maximum, e);

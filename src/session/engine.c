@@ -284,8 +284,10 @@ static bt_status check_parts(const bt_engine *g, const bt_part *parts, size_t n_
         return bt_fail(e, BT_ERR_USAGE, "a step over %zu sessions: 1 to %u are possible", n_parts,
                        g->tape->limits.n_slots);
     }
+    if (parts == NULL) return bt_fail(e, BT_ERR_USAGE, "a step over %zu sessions without its parts", n_parts);
     for (size_t i = 0; i < n_parts; i++) {
         const bt_session *s = parts[i].session;
+        if (s == NULL) return bt_fail(e, BT_ERR_USAGE, "part %zu of a step has no session", i);
         if (s->engine != g) return bt_fail(e, BT_ERR_USAGE, "a step names a session of another engine");
         for (size_t j = 0; j < i; j++) {
             if (parts[j].session == s) return bt_fail(e, BT_ERR_USAGE, "a step names one session twice");

@@ -66,6 +66,7 @@ const float *bt_session_logits(const bt_session *s)
 bt_status bt_session_check(const bt_session *s, const int32_t *ids, size_t n, bt_error *e)
 {
     size_t context = s->engine->tape->limits.context, n_vocab = bt_model_n_vocab(s->engine->model);
+    if (ids == NULL && n > 0) return bt_fail(e, BT_ERR_USAGE, "%zu ids are announced but none are given", n);
     if (n > context - s->length) {
         return bt_fail(e, BT_ERR_CONTEXT, "%zu tokens after %zu do not fit in the context of %zu", n, s->length,
                        context);
@@ -97,7 +98,13 @@ void bt_session_advance(bt_session *s, const int32_t *ids, size_t n)
 typedef struct sink {
     bt_logits_fn fn; /* NULL: only the last row's logits are wanted */
     void *user;
+    size_t n_total; /* rows asked for */
 } sink;
+
+static bool is_stopped(const bt_hook *hook, size_t n_done, size_t n_total)
+{
+    return hook != NULL && hook->keep_going != NULL && !hook->keep_going(hook->user, n_done, n_total);
+}
 
 /* Hands the logits of the step's rows to the sink, slice by slice; the first slice was run with the body. */
 static bt_status give_logits(bt_session *s, bt_step *step, size_t first, sink to, bt_error *e)
@@ -113,8 +120,10 @@ static bt_status give_logits(bt_session *s, bt_step *step, size_t first, sink to
             if (st != BT_OK) return st;
         }
         for (uint32_t i = 0; i < n; i++) {
-            const float *logits = g->vtable->logits(g->plan, i);
-            if (!to.fn(to.user, first + from + i, logits)) return bt_fail(e, BT_ERR_CANCELLED, "stopped by the caller");
+            size_t row = first + from + i;
+            if (!to.fn(to.user, row, g->vtable->logits(g->plan, i)))
+                return bt_fail(e, BT_ERR_CANCELLED, "stopped by the caller after %zu of %zu tokens", row + 1,
+                               to.n_total);
         }
         if (from + n == n_rows) bt_session_take_logits(s, g->vtable->logits(g->plan, n - 1));
     }
@@ -158,7 +167,7 @@ static bt_status extend(bt_session *s, const int32_t *ids, size_t n, sink to, co
 {
     bt_status st = bt_session_check(s, ids, n, e);
     for (size_t done = 0; done < n && st == BT_OK;) {
-        if (hook != NULL && !hook->keep_going(hook->user, done, n)) {
+        if (is_stopped(hook, done, n)) {
             return bt_fail(e, BT_ERR_CANCELLED, "stopped by the caller after %zu of %zu tokens", done, n);
         }
         size_t rows = rows_of_step(s, n - done);
@@ -172,13 +181,13 @@ static bt_status extend(bt_session *s, const int32_t *ids, size_t n, sink to, co
 
 bt_status bt_session_extend(bt_session *s, const int32_t *ids, size_t n, const bt_hook *hook, bt_error *e)
 {
-    return extend(s, ids, n, (sink){NULL, NULL}, hook, e);
+    return extend(s, ids, n, (sink){0}, hook, e);
 }
 
 bt_status bt_session_score(bt_session *s, const int32_t *ids, size_t n, bt_logits_fn fn, void *user,
                            const bt_hook *hook, bt_error *e)
 {
-    return extend(s, ids, n, (sink){fn, user}, hook, e);
+    return extend(s, ids, n, (sink){fn, user, n}, hook, e);
 }
 
 /* ---- rewind ------------------------------------------------------------------------------------------------------ */
@@ -190,11 +199,11 @@ static bt_status replay(bt_session *s, size_t length, const bt_hook *hook, bt_er
     bt_status st = BT_OK;
     while (s->length < length && st == BT_OK) {
         size_t done = s->length - begin, rows = rows_of_step(s, length - s->length);
-        if (hook != NULL && !hook->keep_going(hook->user, done, n)) {
+        if (is_stopped(hook, done, n)) {
             return bt_fail(e, BT_ERR_CANCELLED, "stopped by the caller after %zu of %zu tokens to replay", done, n);
         }
         if (s->length % BT_KEPT_EVERY == 0) st = bt_kept_add(s, e);
-        if (st == BT_OK) st = one_step(s, s->ids + s->length, rows, done, false, (sink){NULL, NULL}, e);
+        if (st == BT_OK) st = one_step(s, s->ids + s->length, rows, done, false, (sink){0}, e);
         if (st == BT_OK) s->n_replayed += rows;
     }
     return st;

@@ -141,6 +141,7 @@ bt_status bt_session_restore(bt_session *s, const void *data, size_t size, bt_er
 {
     const bt_engine *g = s->engine;
     snapshot_header h;
+    if (data == NULL) return bt_fail(e, BT_ERR_USAGE, "no snapshot is given");
     bt_status st = check_snapshot(s, data, size, &h, e);
     if (st != BT_OK) return st;
     const uint8_t *at = (const uint8_t *)data + sizeof h;

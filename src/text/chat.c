@@ -111,6 +111,7 @@ bt_status bt_chat_open(const char *folder, const char *family, const char *templ
                        bt_chat **out, bt_error *e)
 {
     char *read = NULL;
+    if (folder == NULL) return bt_fail(e, BT_ERR_USAGE, "no folder of a chat's model is given");
     bt_chat *c = bt_calloc(1, sizeof *c);
     bt_status st = c == NULL ? no_memory(e) : BT_OK;
     if (st == BT_OK && family == NULL) st = read_family(folder, &read, e);
@@ -152,11 +153,12 @@ const int32_t *bt_chat_end_ids(const bt_chat *c, size_t *n)
 
 int32_t bt_chat_text_end(const char *family, const bt_tokenizer *t)
 {
-    return find_token(t, bt_grammar_of(family)->text_end);
+    return family == NULL ? -1 : find_token(t, bt_grammar_of(family)->text_end);
 }
 
 bt_status bt_chat_effort(const bt_chat *c, const char *effort, const char **used, const char **options, bt_error *e)
 {
+    if (effort == NULL) return bt_fail(e, BT_ERR_USAGE, "no reasoning effort is given");
     for (size_t i = 0; i < c->grammar->n_efforts; i++) {
         const bt_effort *known = &c->grammar->efforts[i];
         if (strcmp(known->asked, effort) != 0) continue;
@@ -234,6 +236,9 @@ bt_status bt_chat_render(const bt_chat *chat, const bt_chat_request *request, bt
     bt_conversation c = {0};
     bt_rendered r = {0};
     bt_prompt p = {0};
+    *out = p; /* so that bt_prompt_free is fine after a failure too */
+    if (request == NULL || request->messages == NULL)
+        return bt_fail(e, BT_ERR_USAGE, "there are no messages to render");
     bt_status st = chat->grammar->takes_text ? bt_conversation_parse_loosely(request, &c, e)
                                              : bt_conversation_parse(request, &c, e);
     if (st == BT_OK) st = bt_demands_check(&c, e);
@@ -261,6 +266,7 @@ bt_status bt_chat_render(const bt_chat *chat, const bt_chat_request *request, bt
 
 void bt_prompt_free(bt_prompt *p)
 {
+    if (p == NULL) return;
     bt_free(p->text);
     bt_free(p->ids);
     bt_free(p->warnings);

@@ -96,6 +96,7 @@ static bt_status check_form(bt_arena *a, const bt_json_node *message, bt_error *
 
 bt_status bt_prompt_check_answer(const bt_prompt *p, const char *message, size_t size, bt_error *e)
 {
+    if (message == NULL) return bt_fail(e, BT_ERR_USAGE, "there is no message to check");
     if (p->demands == NULL) return BT_OK;
     bt_arena *a = bt_arena_new();
     const bt_json_node *demands = NULL, *answer = NULL;

@@ -529,6 +529,8 @@ bt_status bt_reply_push(bt_reply *r, const char *text, size_t size, const bt_rep
     assert(!r->is_finished);
     r->n_events = 0;
     if (r->failed) return no_memory(e);
+    if (text == NULL && size > 0)
+        return bt_fail(e, BT_ERR_USAGE, "a text of %zu bytes is announced but none is given", size);
     if (size > OUTPUT_BYTES_MAX - r->output.size)
         return bt_fail(e, BT_ERR_USAGE, "an answer of more than %zu bytes", OUTPUT_BYTES_MAX);
     bt_text_add(&r->output, text, size);
@@ -588,6 +590,7 @@ static void add_calls(const bt_reply *r, const char *id_prefix, bt_text *t)
 bt_status bt_reply_message(const bt_reply *r, const char *id_prefix, char **json, size_t *size, bt_error *e)
 {
     bt_text t = {0};
+    if (id_prefix == NULL) return bt_fail(e, BT_ERR_USAGE, "the ids of calls have no prefix; \"\" makes them numbers");
     bt_text_puts(&t, "{\"role\": \"assistant\", \"content\": ");
     add_string(&t, r->content.data, r->content.size);
     bt_text_puts(&t, ", \"reasoning_content\": ");

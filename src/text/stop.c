@@ -65,8 +65,13 @@ static bt_status add_pattern(bt_stop *s, const char *text, bt_error *e)
 bt_status bt_stop_open(const char *const *strings, size_t n, bt_stop **out, bt_error *e)
 {
     if (n > STRINGS_MAX) return bt_fail(e, BT_ERR_USAGE, "%zu stop strings; the limit is %d", n, STRINGS_MAX);
+    if (strings == NULL && n > 0)
+        return bt_fail(e, BT_ERR_USAGE, "%zu stop strings are announced but none are given", n);
     size_t bytes = 0;
-    for (size_t i = 0; i < n && bytes <= BYTES_MAX; i++) bytes += strlen(strings[i]);
+    for (size_t i = 0; i < n && bytes <= BYTES_MAX; i++) {
+        if (strings[i] == NULL) return bt_fail(e, BT_ERR_USAGE, "stop string %zu is missing", i);
+        bytes += strlen(strings[i]);
+    }
     if (bytes > BYTES_MAX) return bt_fail(e, BT_ERR_USAGE, "stop strings of more than %d bytes", BYTES_MAX);
     bt_status st = BT_OK;
     bt_stop *s = bt_calloc(1, sizeof *s);
@@ -132,6 +137,7 @@ static bool make_room(bt_stop *s, size_t size)
  * than OUT_MIN bytes, which no token has. */
 bool bt_stop_push(bt_stop *s, const char *text, size_t size, const char **out, size_t *out_size)
 {
+    if (text == NULL) size = 0;
     if (!s->met && !make_room(s, size)) {
         s->met = true;
         s->n_held = 0;
@@ -139,7 +145,7 @@ bool bt_stop_push(bt_stop *s, const char *text, size_t size, const char **out, s
     *out = s->buffer;
     *out_size = 0;
     if (s->met) return true;
-    memcpy(s->buffer + s->n_held, text, size);
+    if (size > 0) memcpy(s->buffer + s->n_held, text, size);
     size_t n = s->n_held + size, complete = 0, at = s->n_held;
     while (at < n && complete == 0) complete = take_byte(s, s->buffer[at++]);
     size_t n_held = complete;

@@ -194,6 +194,7 @@ bt_status bt_tokenizer_open(const char *folder, bt_tokenizer **out, bt_error *e)
 {
     char *ranks = NULL, *json = NULL, *config = NULL;
     size_t ranks_size = 0, json_size = 0, config_size = 0;
+    if (folder == NULL) return bt_fail(e, BT_ERR_USAGE, "no folder of a tokenizer is given");
     bt_status st = read_file_of(folder, "tiktoken.model", &ranks, &ranks_size, e);
     if (st == BT_OK && ranks == NULL) st = read_file_of(folder, "tokenizer.json", &json, &json_size, e);
     if (st == BT_OK) st = read_file_of(folder, "tokenizer_config.json", &config, &config_size, e);
@@ -262,8 +263,9 @@ static size_t bytes_to_key(const char *bytes, size_t n, char *key)
 /* A rare question (a handful of names at start): a walk over the tokens needs no table. */
 int32_t bt_tokenizer_find(const bt_tokenizer *t, const char *text)
 {
-    size_t size = strlen(text);
+    size_t size = text == NULL ? 0 : strlen(text);
     int32_t found = -1;
+    if (size == 0) return -1;
     for (size_t id = 0; id < t->vocab.n_ids; id++) {
         const bt_token *token = &t->vocab.tokens[id];
         if (token->text == NULL || token->size != size || memcmp(token->text, text, size) != 0) continue;
@@ -524,6 +526,7 @@ static bt_status check_text(const char *text, size_t size, bt_error *e)
     if (size > TEXT_BYTES_MAX) {
         return bt_fail(e, BT_ERR_USAGE, "a text of %zu bytes; the limit is %zu", size, TEXT_BYTES_MAX);
     }
+    if (text == NULL) return bt_fail(e, BT_ERR_USAGE, "a text of %zu bytes is announced but none is given", size);
     size_t valid = bt_utf8_valid_prefix(text, size);
     if (valid != size) return bt_fail(e, BT_ERR_USAGE, "the text is not UTF-8 at byte %zu", valid);
     return BT_OK;
@@ -545,6 +548,7 @@ static bt_status run_take(run *r, bt_status st, int32_t **ids, size_t *n)
 static bt_status encode(const bt_tokenizer *t, const char *text, size_t size, unsigned flags, const bt_spans *allowed,
                         int32_t **ids, size_t *n, bt_encode_steps *steps, bt_error *e)
 {
+    if (text == NULL && size == 0) text = "";
     bt_status st = check_text(text, size, e);
     if (st != BT_OK) return st;
     run r = {.t = t, .text = text, .allowed = allowed, .e = e};
@@ -604,6 +608,7 @@ bt_status bt_tokenizer_decode(const bt_tokenizer *t, const int32_t *ids, size_t 
     bt_decoder *d = NULL;
     const char *part = "";
     size_t part_size = 0;
+    if (ids == NULL && n > 0) return bt_fail(e, BT_ERR_USAGE, "%zu ids are announced but none are given", n);
     bt_status st = bt_decoder_open(t, flags, &d, e);
     for (size_t i = 0; i < n && st == BT_OK; i++) {
         st = bt_decoder_push(d, ids[i], &part, &part_size, e);
