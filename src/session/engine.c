@@ -46,6 +46,8 @@ static bt_status read_dtypes(const bt_engine_options *o, settings *s, bt_error *
         s->limits.kv_dtype = BT_F32;
     else if (strcmp(kv, "bf16") == 0)
         s->limits.kv_dtype = BT_BF16;
+    else if (strcmp(kv, "f16") == 0 || strcmp(kv, "int8") == 0)
+        return bt_fail(e, BT_ERR_UNSUPPORTED, "kv dtype %s is not in this build: it has f32 and bf16", kv);
     else
         return bt_fail(e, BT_ERR_USAGE, "kv dtype \"%s\" is unknown: this build has f32 and bf16", kv);
     return BT_OK;

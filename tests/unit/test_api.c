@@ -103,6 +103,21 @@ static void test_model(void **state)
     bt_engine_close(g);
 }
 
+/* What a build may have one day is told apart from what nobody knows, by the same status for each option. */
+static void test_planned(void **state)
+{
+    const world *w = *state;
+    bt_memory_plan plan;
+    const bt_engine_options planned[] = {
+        {.device = "cuda"}, {.dtype = "bf16"}, {.dtype = "f16"}, {.kv_dtype = "f16"}, {.kv_dtype = "int8"}};
+    for (size_t i = 0; i < sizeof planned / sizeof *planned; i++)
+        assert_int_equal(bt_engine_plan(w->model, &planned[i], &plan, &fault), BT_ERR_UNSUPPORTED);
+    const bt_engine_options unknown[] = {
+        {.device = "abacus"}, {.dtype = "f8"}, {.kv_dtype = "int9"}, {.cpu_level = "z80"}};
+    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
+        expect_usage(bt_engine_plan(w->model, &unknown[i], &plan, &fault), "unknown");
+}
+
 static void test_session(void **state)
 {
     const world *w = *state;
@@ -383,10 +398,11 @@ static void test_order(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_close_nothing), cmocka_unit_test(test_model),       cmocka_unit_test(test_session),
-        cmocka_unit_test(test_replay),        cmocka_unit_test(test_score_stops), cmocka_unit_test(test_sampler),
-        cmocka_unit_test(test_tokenizer),     cmocka_unit_test(test_stream),      cmocka_unit_test(test_chat),
-        cmocka_unit_test(test_prompt),        cmocka_unit_test(test_reply),       cmocka_unit_test(test_order),
+        cmocka_unit_test(test_close_nothing), cmocka_unit_test(test_model),     cmocka_unit_test(test_planned),
+        cmocka_unit_test(test_session),       cmocka_unit_test(test_replay),    cmocka_unit_test(test_score_stops),
+        cmocka_unit_test(test_sampler),       cmocka_unit_test(test_tokenizer), cmocka_unit_test(test_stream),
+        cmocka_unit_test(test_chat),          cmocka_unit_test(test_prompt),    cmocka_unit_test(test_reply),
+        cmocka_unit_test(test_order),
     };
     return cmocka_run_group_tests(tests, open_world, close_world);
 }
