@@ -1,5 +1,5 @@
 /*
- * baltoro: run K2-Horizon checkpoints, and know that the answer is right.
+ * baltoro: run K2-Horizon, Kimi K3, Kimi Linear and Llama checkpoints, and know that the answer is right.
  *
  * Data flows one way:  model (immutable) -> engine (memory, threads) -> session (ids in, logits out)
  * -> sampler (logits in, id out) -> tokenizer (ids in, text out).
@@ -94,13 +94,15 @@ typedef struct bt_generation_defaults {
     int64_t top_k;
 } bt_generation_defaults;
 
-/* Opens a folder with config.json and safetensors, or one .safetensors file with config.json beside it. Reads headers
- * and config only; every tensor's name, dtype, shape and range is checked before this returns. options NULL: none. */
+/* Opens a folder with config.json and safetensors, or one .safetensors file with config.json beside it. Reads
+ * config, headers and up to 4 KB of each tensor. Where a head is stored although the config ties it to the embedding,
+ * it reads both whole, for they must be equal. Every tensor's name, dtype, shape and range is checked before this
+ * returns. options NULL: none. */
 BT_API bt_status bt_model_open(const char *path, const bt_model_options *options, bt_model **out, bt_error *e);
 BT_API void bt_model_close(bt_model *m);
 
 BT_API const char *bt_model_folder(const bt_model *m); /* borrowed; where tokenizer files are looked for */
-BT_API const char *bt_model_family(const bt_model *m); /* borrowed; "k2_horizon", "llama" */
+BT_API const char *bt_model_family(const bt_model *m); /* borrowed; "k2_horizon", "llama", "kimi_k3", "kimi_linear" */
 BT_API size_t bt_model_n_vocab(const bt_model *m);
 BT_API size_t bt_model_max_position(const bt_model *m);   /* 0: no limit stated */
 BT_API uint64_t bt_model_n_parameters(const bt_model *m); /* elements of all tensors, scales not counted */
@@ -114,9 +116,11 @@ typedef struct bt_engine bt_engine;
 
 typedef struct bt_engine_options { /* all zero, or NULL for a pointer to it: the defaults */
     const char *device;            /* "cpu" */
-    const char *cpu_level; /* the highest CPU level to use: "scalar", "avx2", "avx512"; NULL: the best there is */
+    const char *cpu_level; /* the highest to use: "scalar", "avx2", "avx512", "avx512vnni", "amx"; NULL: the best there
+                              is; one above that is refused */
     const char *dtype;     /* of activations: "f32" */
-    const char *kv_dtype;  /* "f32" or "bf16" */
+    const char *kv_dtype;  /* "f32" or "bf16". Names of what a later build may have are BT_ERR_UNSUPPORTED, here as of
+                              device and dtype; others BT_ERR_USAGE */
     size_t n_threads;      /* 0: min(affinity, cgroup quota, physical cores) */
     size_t context;        /* positions per slot; 0: min(max_position, 8192) */
     size_t batch;          /* most rows in one step; 0: 512 */
@@ -133,13 +137,13 @@ typedef struct bt_memory_plan {                           /* bytes */
     uint64_t kv, state, scratch, weights_private, tables; /* private, by use */
     uint64_t private_bytes;                               /* their sum */
     uint64_t mapped_bytes;                                /* the checkpoint's files */
-    uint64_t available_bytes;                             /* what machine and cgroup can give, at most */
-    size_t context, batch, n_slots, n_threads;            /* as used, defaults filled in */
-    size_t n_state_snapshots;                             /* likewise; 0 where the family has no use for them */
+    uint64_t available_bytes; /* what machine and cgroup can give, at most; 0: unknown, no plan is refused for it */
+    size_t context, batch, n_slots, n_threads; /* as used, defaults filled in */
+    size_t n_state_snapshots;                  /* likewise; 0 where the family has no use for them */
 } bt_memory_plan;
 
-/* Computes the plan without allocating. Fails as bt_engine_open would: BT_ERR_MEMORY with the numbers, and *plan filled
- * in that case too. */
+/* Computes the plan and takes none of the memory in it: all that it builds, and frees, is the model's tape. Fails as
+ * bt_engine_open would: BT_ERR_MEMORY with the numbers, and *plan filled in that case too. */
 BT_API bt_status bt_engine_plan(const bt_model *m, const bt_engine_options *o, bt_memory_plan *plan, bt_error *e);
 
 /* The model must outlive the engine. Allocates all that steps will need. */
@@ -184,7 +188,8 @@ BT_API const float *bt_session_logits(const bt_session *s);
 BT_API bt_status bt_session_rewind(bt_session *s, size_t length, const bt_hook *hook, bt_error *e);
 
 /* A snapshot is self-contained: it restores into any session of the same model and KV type whose context holds it, in
- * another process too. *data: bt_free by the caller. */
+ * another process too, with its logits if it has any. A session that was refused one is as it was, unless the backend
+ * failed while writing: then it is empty. *data: bt_free by the caller. */
 BT_API bt_status bt_session_snapshot(const bt_session *s, void **data, size_t *size, bt_error *e);
 BT_API bt_status bt_session_restore(bt_session *s, const void *data, size_t size, bt_error *e);
 
@@ -257,7 +262,7 @@ typedef struct bt_stop bt_stop;
 BT_API bt_status bt_stop_open(const char *const *strings, size_t n, bt_stop **out, bt_error *e); /* "" is refused */
 BT_API void bt_stop_close(bt_stop *s);
 /* *out [*out_size]: borrowed until the next call. Returns true once a stop string was met (text ends before it).
- * text NULL: nothing. */
+ * text NULL: nothing. Where memory for a push of more than 4,096 bytes runs out, the text ends as if one was met. */
 BT_API bool bt_stop_push(bt_stop *s, const char *text, size_t size, const char **out, size_t *out_size);
 BT_API void bt_stop_finish(bt_stop *s, const char **out, size_t *out_size); /* what was held back, no stop met */
 

@@ -202,8 +202,9 @@ const bt_command_spec bt_commands[BT_N_COMMANDS] = {
             .n_arguments_max = 1,
             .takes_model = true,
             .summary = "show configuration, tensors, sizes and the memory plan of a model",
-            .text = "Reads headers only; no weight is loaded. Values that the configuration leaves to a default are "
-                    "marked.",
+            .text = "Reads headers and the first bytes of each tensor. Only a head that is stored although the "
+                    "configuration ties it to the embedding is read whole, to compare the two. Values that the "
+                    "configuration leaves to a default are marked.",
             .examples = info_examples,
         },
     [BT_COMMAND_DEVICES] =

@@ -1,6 +1,7 @@
 /*
- * Opening a model: find the files, read the config, choose the family, bind its list of tensors. Only headers and
- * config are read; weights stay in the mapping until a step touches them. Everything is checked before this returns, so
+ * Opening a model: find the files, read the config, choose the family, bind its list of tensors. Headers and config
+ * are read, and the first bytes of each tensor; weights stay in the mapping until a step touches them (but for a head
+ * stored beside the embedding that it is tied to: bind.c compares them). Everything is checked before this returns, so
  * that nothing later has to doubt a shape.
  */
 #include "model/model.h"
