@@ -173,6 +173,8 @@ bt_status bt_rope_read(const bt_config *c, double theta_default, bt_rope *r, bt_
     if (st != BT_OK) return st;
     r->is_given = has_theta || block.object != NULL;
     if (!r->is_given) return BT_OK;
+    if (block.object != NULL) st = read_type(block, &r->type, e); /* first: another type has other keys */
+    if (st != BT_OK) return st;
     if (!has_theta) r->theta = theta_default;
     if (!has_theta && theta_default == 0) {
         return bt_fail(e, BT_ERR_FORMAT, "%s: rope_theta is missing (inside rope_parameters or at the top)",
@@ -183,8 +185,7 @@ bt_status bt_rope_read(const bt_config *c, double theta_default, bt_rope *r, bt_
                        r->theta);
     }
     if (block.object == NULL) return BT_OK;
-    st = read_type(block, &r->type, e);
-    if (st == BT_OK) st = check_keys(block, e);
+    st = check_keys(block, e);
     if (st == BT_OK && r->type == BT_ROPE_YARN) st = read_yarn(block, r, e);
     return st;
 }
