@@ -19,9 +19,27 @@
 
 /* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
+/* Digits behind zeros, which people type and JSON does not have. */
+static bool parse_digits(const char *text, uint64_t *v)
+{
+    size_t n = strlen(text), n_zeros = strspn(text, "0");
+    if (n_zeros == n && n > 0) n_zeros--; /* the last one is the number */
+    return bt_json_u64(text + n_zeros, n - n_zeros, v);
+}
+
+static bool parse_u64(const char *text, uint64_t *v)
+{
+    return parse_digits(text[0] == '+' ? text + 1 : text, v);
+}
+
 bool bt_parse_i64(const char *text, int64_t *v)
 {
-    return bt_json_i64(text, strlen(text), v);
+    uint64_t magnitude;
+    bool negative = text[0] == '-';
+    if (!(negative ? parse_digits(text + 1, &magnitude) : parse_u64(text, &magnitude))) return false;
+    if (magnitude > INT64_MAX) return false;
+    *v = negative ? -(int64_t)magnitude : (int64_t)magnitude;
+    return true;
 }
 
 /* As JSON writes numbers, and also ".5", "5." and "+5", which people type. Never hexadecimal, infinite or NaN. */
@@ -196,7 +214,7 @@ static bt_status set_value(bt_options *o, bt_option id, bt_source source, const 
                          s->min, s->max);
         break;
     case BT_KIND_U64:
-        if (!bt_json_u64(text, strlen(text), &v.u64))
+        if (!parse_u64(text, &v.u64))
             st = bt_fail(e, BT_ERR_USAGE, "%s is '%s'; it must be a whole number from 0 to 2^64 - 1", origin, text);
         break;
     case BT_KIND_REAL:

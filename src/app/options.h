@@ -181,7 +181,7 @@ static inline bool bt_option_is_set(const bt_options *o, bt_option id)
     return o->values[id].source != BT_SOURCE_NONE;
 }
 
-/* Number texts to values, strictly: the whole text, finite, no blanks, no hexadecimal. */
+/* Number texts to values, strictly: the whole text, finite, no blanks, no hexadecimal; zeros in front mean nothing. */
 bool bt_parse_i64(const char *text, int64_t *v);
 bool bt_parse_real(const char *text, double *v);
 

@@ -215,16 +215,16 @@ static void wrong_options_are_refused(void **state)
 static void numbers_are_strict(void **state)
 {
     (void)state;
-    const char *const bad_integers[] = {"",    "5x",  "1e99", "1e2", "1.5",  "0x10",
-                                        " 5",  "5 ",  "+-5",  "-2",  "1e15", "99999999999999999999",
-                                        "NaN", "--5", "0 1"};
+    const char *const bad_integers[] = {
+        "",    "5x",  "1e99", "1e2", "1.5", "0x10", " 5", "5 ",  "+-5", "-2",  "1e15", "99999999999999999999",
+        "NaN", "--5", "0 1",  "-+5", "++5", "+",    "-",  "+ 5", "00x", "0-1", "-0x1", "000099999999999999999999"};
     for (size_t i = 0; i < sizeof bad_integers / sizeof *bad_integers; i++)
         REFUSE("--top-k is '", "run", "--top-k", bad_integers[i]);
     const char *const bad_reals[] = {"",      "x",     "1x",  "1e99", "-1", "nan", "NaN", "inf",
                                      "1e400", "0x1p3", "1,5", " 1",   "-",  "e",   ".",   "1e"};
     for (size_t i = 0; i < sizeof bad_reals / sizeof *bad_reals; i++)
         REFUSE("--temperature is '", "run", "--temp", bad_reals[i]);
-    const char *const bad_seeds[] = {"", "-1", "1.5", "18446744073709551616", "1e3", "0x1"};
+    const char *const bad_seeds[] = {"", "-1", "1.5", "18446744073709551616", "1e3", "0x1", "+", "+-1", "-0", "+x"};
     for (size_t i = 0; i < sizeof bad_seeds / sizeof *bad_seeds; i++) REFUSE("--seed is '", "run", "-s", bad_seeds[i]);
     const struct {
         const char *text;
@@ -235,6 +235,23 @@ static void numbers_are_strict(void **state)
         assert_true(o.values[BT_OPT_TEMPERATURE].real == good[i].value);
         bt_options_free(&o);
     }
+    const struct {
+        const char *text;
+        int64_t value;
+    } whole[] = {{"7", 7},  {"007", 7}, {"+5", 5},  {"+05", 5},  {"00", 0},
+                 {"+0", 0}, {"-0", 0},  {"-1", -1}, {"-001", -1}};
+    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++) {
+        int64_t v = 99;
+        assert_true(bt_parse_i64(whole[i].text, &v));
+        assert_true(v == whole[i].value);
+        if (v < 0) continue;
+        ACCEPT("run", "--top-k", whole[i].text);
+        assert_true(o.values[BT_OPT_TOP_K].integer == v);
+        bt_options_free(&o);
+    }
+    ACCEPT("run", "--seed", "+0018446744073709551615");
+    assert_true(o.values[BT_OPT_SEED].u64 == UINT64_MAX);
+    bt_options_free(&o);
     ACCEPT("run", "--top-k", "2147483648"); /* C37: above any vocabulary is off, not wrong */
     assert_true(o.values[BT_OPT_TOP_K].integer == 2147483648);
     bt_options_free(&o);
