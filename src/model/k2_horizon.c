@@ -48,12 +48,13 @@ typedef struct k2_shape {
     size_t n_vocab, hidden, ffn, n_layers, n_heads, n_kv, head_dim, rope_dim, n_groups, max_position;
     size_t n_experts, n_active, expert_ffn, n_shared;
     size_t n_values, n_values_active;
-    size_t sparse_step;
+    size_t sparse_step, n_leading; /* n_leading: num_dense_layers, where it counts */
     double eps, router_scale;
     bt_rope rope;
     k2_gate gate;
     bool qk_norm, router_bias, renormalise, sigmoid_router, tied;
-    bool *is_dense; /* [n_layers]: mlp_only_layers */
+    bool is_llama, lists_dense; /* lists_dense: mlp_only_layers is there */
+    bool *is_dense;             /* [n_layers]: mlp_only_layers */
     k2_layer *layers;
     uint32_t embed, final_norm, head;
     bt_defaults defaults;
@@ -88,9 +89,10 @@ static void read_dense_layers(bt_reader *r, k2_shape *s)
     }
     bt_free(list);
     const bt_json_node *given = bt_json_get(r->scope.object, "mlp_only_layers");
-    if (r->st != BT_OK || (given != NULL && given->kind != BT_JSON_NULL)) return;
-    size_t leading = bt_read_count(r, "num_dense_layers", 0, 0, BT_LAYERS_MAX);
-    for (size_t i = 0; i < leading && i < s->n_layers; i++) s->is_dense[i] = true;
+    s->lists_dense = given != NULL && given->kind != BT_JSON_NULL;
+    if (r->st != BT_OK || s->lists_dense) return;
+    s->n_leading = bt_read_count(r, "num_dense_layers", 0, 0, BT_LAYERS_MAX);
+    for (size_t i = 0; i < s->n_leading && i < s->n_layers; i++) s->is_dense[i] = true;
 }
 
 static void read_experts(bt_reader *r, k2_shape *s)
@@ -218,6 +220,7 @@ static bt_status llama_read_config(const bt_config *c, void *shape, bt_error *e)
                     .router_scale = 1,
                     .ablate = {.skip_layer = -1, .force_expert = -1}};
     bt_reader *r = &(bt_reader){.scope = {c, bt_config_root(c), NULL}, .defaults = &s->defaults, .e = e};
+    s->is_llama = true;
     s->n_groups = 1;
     s->n_vocab = bt_read_need(r, "vocab_size", BT_VOCAB_MAX);
     s->hidden = bt_read_need(r, "hidden_size", BT_WIDTH_MAX);
@@ -245,8 +248,9 @@ static bt_status llama_read_config(const bt_config *c, void *shape, bt_error *e)
     if (r->st == BT_OK) r->st = bt_rope_read(c, 10000, &s->rope, e);
     if (r->st == BT_OK && !s->rope.is_given) {
         s->rope = (bt_rope){.type = BT_ROPE_DEFAULT, .theta = 10000, .attention_factor = 1};
-        bt_read_note_default(r, "rope_theta", false);
+        s->rope.is_default.type = s->rope.is_default.theta = true;
     }
+    bt_read_note_default(r, "rope_theta", !s->rope.is_default.theta);
     bt_read_refuse(r, s->rope.type != BT_ROPE_DEFAULT, "rope_type", "yarn is not supported for Llama");
     return r->st;
 }
@@ -556,12 +560,74 @@ static bt_status k2_ablate(void *shape, const char *key, const char *value, bt_e
 
 /* ---- the rows of the family table -------------------------------------------------------------------------------- */
 
+static void describe_rope(const k2_shape *s, bt_fact_fn fn, void *user)
+{
+    const bt_rope *r = &s->rope;
+    bool is_yarn = r->type == BT_ROPE_YARN;
+    bt_exact fast = bt_exactly(r->beta_fast), slow = bt_exactly(r->beta_slow), scale = bt_exactly(r->attention_factor);
+    if (is_yarn)
+        bt_fact(fn, user, &s->defaults, "rope_parameters",
+                "yarn, theta %s, factor %s over %s, betas %s and %s%s, attention factor %s", bt_exactly(r->theta).text,
+                bt_exactly(r->factor).text, bt_exactly(r->original_positions).text, fast.text, slow.text,
+                r->truncate ? "" : " not truncated", scale.text);
+    else
+        bt_fact(fn, user, &s->defaults, "rope_theta", "%s", bt_exactly(r->theta).text);
+    if (r->is_default.type) fn(user, "rope_parameters.rope_type", "default", true);
+    if (!is_yarn) return;
+    if (r->is_default.beta_fast) fn(user, "rope_parameters.beta_fast", fast.text, true);
+    if (r->is_default.beta_slow) fn(user, "rope_parameters.beta_slow", slow.text, true);
+    if (r->is_default.truncate) fn(user, "rope_parameters.truncate", "true", true);
+    if (r->is_default.attention_factor) fn(user, "rope_parameters.attention_factor", scale.text, true);
+}
+
+/* As config.json says it: the list, or where there is none the length of the leading run. */
+static void describe_dense_layers(const k2_shape *s, bt_fact_fn fn, void *user)
+{
+    bt_text list = {0};
+    bt_text_puts(&list, "[");
+    for (size_t i = 0; i < s->n_layers && s->lists_dense; i++) {
+        if (s->is_dense[i]) bt_text_printf(&list, "%s%zu", list.size > 1 ? ", " : "", i);
+    }
+    bt_text_puts(&list, "]");
+    fn(user, "mlp_only_layers", bt_text_ok(&list) ? list.data : "?", !s->lists_dense);
+    bt_text_free(&list);
+    if (!s->lists_dense) bt_fact(fn, user, &s->defaults, "num_dense_layers", "%zu", s->n_leading);
+}
+
+static void describe_experts(const k2_shape *s, bt_fact_fn fn, void *user)
+{
+    const bt_defaults *d = &s->defaults;
+    size_t n_sparse = 0;
+    for (size_t i = 0; i < s->n_layers; i++) n_sparse += k2_is_sparse(s, i);
+    bt_fact(fn, user, d, "sparse layers", "%zu", n_sparse);
+    describe_dense_layers(s, fn, user);
+    bt_fact(fn, user, d, "decoder_sparse_step", "%zu", s->sparse_step);
+    bt_fact(fn, user, d, "num_experts_per_tok", "%zu", s->n_active);
+    bt_fact(fn, user, d, "moe_intermediate_size", "%zu", s->expert_ffn);
+    bt_fact(fn, user, d, "num_shared_experts", "%zu", s->n_shared);
+    bt_fact(fn, user, d, "router_score_func", "%s", s->sigmoid_router ? "sigmoid" : "softmax");
+    bt_fact(fn, user, d, "router_scaling_factor", "%s", bt_exactly(s->router_scale).text);
+    bt_fact(fn, user, d, "norm_topk_prob", "%s", s->renormalise ? "true" : "false");
+    bt_fact(fn, user, d, "moe_gate_bias", "%s", s->router_bias ? "true" : "false");
+    bt_fact(fn, user, d, "mova_num_experts", "%zu", s->n_values);
+    if (s->n_values > 0) bt_fact(fn, user, d, "mova_num_experts_per_tok", "%zu", s->n_values_active);
+}
+
+/* What of K2-Horizon a Llama has not. */
+static void describe_own(const k2_shape *s, bt_fact_fn fn, void *user)
+{
+    static const char *const gates[] = {"none", "silu", "softplus"};
+    bt_fact(fn, user, &s->defaults, "rope_head_dim", "%zu", s->rope_dim);
+    bt_fact(fn, user, &s->defaults, "layernorm_num_groups", "%zu", s->n_groups);
+    bt_fact(fn, user, &s->defaults, "query_key_norm", "%s", s->qk_norm ? "true" : "false");
+    bt_fact(fn, user, &s->defaults, "attention_gate_func", "%s", gates[s->gate]);
+    bt_fact(fn, user, &s->defaults, "num_experts", "%zu", s->n_experts);
+    if (s->n_experts > 0) describe_experts(s, fn, user);
+}
+
 static void k2_describe(const void *shape, bt_fact_fn fn, void *user)
 {
     const k2_shape *s = shape;
-    static const char *const gates[] = {"none", "silu", "softplus"};
-    size_t n_sparse = 0;
-    for (size_t i = 0; i < s->n_layers; i++) n_sparse += k2_is_sparse(s, i);
     bt_fact(fn, user, &s->defaults, "vocab_size", "%zu", s->n_vocab);
     bt_fact(fn, user, &s->defaults, "hidden_size", "%zu", s->hidden);
     bt_fact(fn, user, &s->defaults, "num_hidden_layers", "%zu", s->n_layers);
@@ -569,35 +635,12 @@ static void k2_describe(const void *shape, bt_fact_fn fn, void *user)
     bt_fact(fn, user, &s->defaults, "num_attention_heads", "%zu", s->n_heads);
     bt_fact(fn, user, &s->defaults, "num_key_value_heads", "%zu", s->n_kv);
     bt_fact(fn, user, &s->defaults, "head_dim", "%zu", s->head_dim);
-    bt_fact(fn, user, &s->defaults, "rope_head_dim", "%zu", s->rope_dim);
     bt_fact(fn, user, &s->defaults, "max_position_embeddings", "%zu", s->max_position);
-    bt_fact(fn, user, &s->defaults, "layernorm_num_groups", "%zu", s->n_groups);
     bt_fact(fn, user, &s->defaults, "rms_norm_eps", "%s", bt_exactly(s->eps).text);
-    if (s->rope.type == BT_ROPE_YARN) {
-        const bt_rope *r = &s->rope;
-        bt_fact(fn, user, &s->defaults, "rope_parameters",
-                "yarn, theta %s, factor %s over %s, betas %s and %s, attention factor %s", bt_exactly(r->theta).text,
-                bt_exactly(r->factor).text, bt_exactly(r->original_positions).text, bt_exactly(r->beta_fast).text,
-                bt_exactly(r->beta_slow).text, bt_exactly(r->attention_factor).text);
-    } else {
-        bt_fact(fn, user, &s->defaults, "rope_theta", "%s", bt_exactly(s->rope.theta).text);
-    }
-    bt_fact(fn, user, &s->defaults, "query_key_norm", "%s", s->qk_norm ? "true" : "false");
-    bt_fact(fn, user, &s->defaults, "attention_gate_func", "%s", gates[s->gate]);
+    describe_rope(s, fn, user);
+    bt_fact(fn, user, &s->defaults, "hidden_act", "silu");
     bt_fact(fn, user, &s->defaults, "tie_word_embeddings", "%s", s->tied ? "true" : "false");
-    bt_fact(fn, user, &s->defaults, "num_experts", "%zu", s->n_experts);
-    if (s->n_experts == 0) return;
-    bt_fact(fn, user, &s->defaults, "sparse layers", "%zu", n_sparse);
-    bt_fact(fn, user, &s->defaults, "num_experts_per_tok", "%zu", s->n_active);
-    bt_fact(fn, user, &s->defaults, "moe_intermediate_size", "%zu", s->expert_ffn);
-    bt_fact(fn, user, &s->defaults, "num_shared_experts", "%zu", s->n_shared);
-    bt_fact(fn, user, &s->defaults, "decoder_sparse_step", "%zu", s->sparse_step);
-    bt_fact(fn, user, &s->defaults, "router_score_func", "%s", s->sigmoid_router ? "sigmoid" : "softmax");
-    bt_fact(fn, user, &s->defaults, "router_scaling_factor", "%s", bt_exactly(s->router_scale).text);
-    bt_fact(fn, user, &s->defaults, "norm_topk_prob", "%s", s->renormalise ? "true" : "false");
-    bt_fact(fn, user, &s->defaults, "moe_gate_bias", "%s", s->router_bias ? "true" : "false");
-    bt_fact(fn, user, &s->defaults, "mova_num_experts", "%zu", s->n_values);
-    if (s->n_values > 0) bt_fact(fn, user, &s->defaults, "mova_num_experts_per_tok", "%zu", s->n_values_active);
+    if (!s->is_llama) describe_own(s, fn, user);
 }
 
 static size_t k2_n_vocab(const void *shape)

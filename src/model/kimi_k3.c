@@ -58,7 +58,8 @@ typedef struct k3_shape {
     double eps, latent_eps, router_scale;
     double lower_bound; /* of KDA's gate, below 0; 0: the softplus form */
     bt_situ situ;
-    bool is_situ, renormalise, latent_norm, mla_gate, full_rank_gate, tied;
+    const char *position_key; /* that states max_position */
+    bool is_situ, renormalise, latent_norm, mla_gate, full_rank_gate, grouped, tied;
     bool *is_mla; /* [n_layers] */
     k3_layer *layers;
     uint32_t embed, final_norm, head, out_res_norm, out_res_proj;
@@ -94,10 +95,14 @@ static size_t need_or_null(bt_reader *r, const char *key, uint64_t max)
     return (size_t)v;
 }
 
-/* As bt_read_count with a fallback of 0; absent and null mean that the part is not there. */
+/* Absent and null mean that the part is not there: 0. */
 static size_t optional(bt_reader *r, const char *key, uint64_t max)
 {
-    return bt_read_count(r, key, 0, 1, max);
+    uint64_t v = 0;
+    bool found = false;
+    if (r->st == BT_OK) r->st = bt_get_u64(r->scope, key, 1, max, &v, &found, r->e);
+    bt_read_note_default(r, key, bt_read_is_said(r, key));
+    return (size_t)v;
 }
 
 /* Layers counted from 1. Every layer is in one of the two lists. */
@@ -149,7 +154,7 @@ static void read_linear_attention(bt_reader *r, k3_shape *s)
     bool bounded = false;
     if (linear->st == BT_OK)
         linear->st = bt_get_f64(linear->scope, "gate_lower_bound", &s->lower_bound, &bounded, linear->e);
-    bt_read_note_default(linear, "gate_lower_bound", bounded);
+    bt_read_note_default(linear, "gate_lower_bound", bt_read_is_said(linear, "gate_lower_bound"));
     bt_read_refuse(linear, bounded && !(s->lower_bound <= -BT_NUMBER_MIN && s->lower_bound >= -1e3), "gate_lower_bound",
                    "is not a number below 0 (from -1000 to -1e-30)");
     read_layer_lists(linear, s);
@@ -214,15 +219,29 @@ static void read_experts(bt_reader *r, k3_shape *s)
     bt_read_refuse(r, strcmp(score, "sigmoid") != 0, "moe_router_activation_func", "is not sigmoid");
     s->n_groups = bt_read_count(r, "num_expert_group", 1, 1, s->n_experts);
     s->n_active_groups = bt_read_count(r, "topk_group", 1, 1, s->n_groups);
-    bool grouped = bt_read_flag(r, "use_grouped_topk", true);
-    bt_read_refuse(r, !grouped && s->n_groups > 1, "use_grouped_topk", "false contradicts num_expert_group above 1");
+    s->grouped = bt_read_flag(r, "use_grouped_topk", true);
+    bt_read_refuse(r, !s->grouped && s->n_groups > 1, "use_grouped_topk", "false contradicts num_expert_group above 1");
     bt_read_refuse(r, s->n_experts % s->n_groups != 0, "num_expert_group", "does not divide num_experts");
     bt_read_refuse(r, s->n_active > s->n_experts / s->n_groups * s->n_active_groups, "num_experts_per_token",
                    "is more than topk_group groups have");
     bt_read_refuse(r, s->n_groups > 1 && s->n_experts / s->n_groups < 2, "num_expert_group",
                    "leaves groups of one expert, but groups compete by their best two");
     s->latent = optional(r, "routed_expert_hidden_size", BT_WIDTH_MAX);
-    s->latent_norm = bt_read_flag(r, "latent_moe_use_norm", false) && s->latent > 0;
+    s->latent_norm = bt_read_flag(r, "latent_moe_use_norm", false);
+}
+
+static void read_max_position(bt_reader *r, k3_shape *s)
+{
+    static const char *const keys[2] = {"max_position_embeddings", "model_max_length"};
+    uint64_t positions = 0;
+    bool found = false;
+    s->position_key = keys[0];
+    for (size_t i = 0; i < 2 && !found && r->st == BT_OK; i++) {
+        r->st = bt_get_u64(r->scope, keys[i], 1, 1u << 30, &positions, &found, r->e);
+        if (found) s->position_key = keys[i];
+    }
+    bt_read_note_default(r, keys[0], found);
+    s->max_position = (size_t)positions;
 }
 
 static bt_status k3_read_config(const bt_config *c, void *shape, const bt_family *family, const char *prefix,
@@ -245,11 +264,7 @@ static bt_status k3_read_config(const bt_config *c, void *shape, const bt_family
                    "is not a number between 0 and 1 (at least 1e-30)");
     s->tied = bt_read_flag(r, "tie_word_embeddings", false);
     s->block = optional(r, "attn_res_block_size", BT_LAYERS_MAX);
-    uint64_t positions = 0;
-    bool found = false;
-    if (r->st == BT_OK) r->st = bt_get_u64(r->scope, "max_position_embeddings", 1, 1u << 30, &positions, &found, e);
-    if (!found && r->st == BT_OK) r->st = bt_get_u64(r->scope, "model_max_length", 1, 1u << 30, &positions, &found, e);
-    s->max_position = (size_t)positions;
+    read_max_position(r, s);
     read_latent_attention(r, s);
     read_linear_attention(r, s);
     read_activation(r, s);
@@ -771,14 +786,15 @@ static void describe_attention(const k3_shape *s, bt_fact_fn fn, void *user)
     size_t n_mla = 0;
     for (size_t i = 0; i < s->n_layers; i++) n_mla += s->is_mla[i];
     bt_fact(fn, user, d, "KDA layers", "%zu", s->n_layers - n_mla);
-    bt_fact(fn, user, d, "linear_attn_config", "%zu heads of %zu, %zu taps, %s output gate", s->kda_heads, s->kda_dim,
-            s->n_taps, s->full_rank_gate ? "full-rank" : "low-rank");
+    bt_fact(fn, user, d, "linear_attn_config", "%zu heads of %zu, %zu taps", s->kda_heads, s->kda_dim, s->n_taps);
+    bt_fact(fn, user, d, "use_full_rank_gate", "%s", s->full_rank_gate ? "true" : "false");
     if (s->lower_bound < 0)
         bt_fact(fn, user, d, "gate_lower_bound", "%s", bt_exactly(s->lower_bound).text);
     else
         bt_fact(fn, user, d, "gate_lower_bound", "none: the softplus form");
     bt_fact(fn, user, d, "MLA layers", "%zu", n_mla);
     bt_fact(fn, user, d, "num_attention_heads", "%zu", s->n_heads);
+    bt_fact(fn, user, d, "num_key_value_heads", "%zu", s->n_heads);
     if (s->q_lora > 0)
         bt_fact(fn, user, d, "q_lora_rank", "%zu", s->q_lora);
     else
@@ -802,7 +818,10 @@ static void k3_describe(const void *shape, bt_fact_fn fn, void *user)
     bt_fact(fn, user, d, "num_hidden_layers", "%zu", s->n_layers);
     bt_fact(fn, user, d, "intermediate_size", "%zu", s->ffn);
     bt_fact(fn, user, d, "rms_norm_eps", "%s", bt_exactly(s->eps).text);
-    if (s->max_position > 0) bt_fact(fn, user, d, "max_position_embeddings", "%zu", s->max_position);
+    if (s->max_position > 0)
+        bt_fact(fn, user, d, s->position_key, "%zu", s->max_position);
+    else
+        bt_fact(fn, user, d, s->position_key, "none: no limit");
     describe_attention(s, fn, user);
     if (s->block > 0)
         bt_fact(fn, user, d, "attn_res_block_size", "%zu", s->block);
@@ -815,13 +834,20 @@ static void k3_describe(const void *shape, bt_fact_fn fn, void *user)
         bt_fact(fn, user, d, "hidden_act", "silu");
     bt_fact(fn, user, d, "tie_word_embeddings", "%s", s->tied ? "true" : "false");
     bt_fact(fn, user, d, "sparse layers", "%zu", n_sparse);
+    bt_fact(fn, user, d, "first_k_dense_replace", "%zu", s->n_dense);
+    bt_fact(fn, user, d, "moe_layer_freq", "%zu", s->moe_every);
     bt_fact(fn, user, d, "num_experts", "%zu", s->n_experts);
     bt_fact(fn, user, d, "num_experts_per_token", "%zu", s->n_active);
     bt_fact(fn, user, d, "moe_intermediate_size", "%zu", s->expert_ffn);
     bt_fact(fn, user, d, "num_shared_experts", "%zu", s->n_shared);
     if (s->latent > 0)
-        bt_fact(fn, user, d, "routed_expert_hidden_size", "%zu%s", s->latent, s->latent_norm ? ", normed" : "");
-    bt_fact(fn, user, d, "num_expert_group", "%zu, of which %zu compete", s->n_groups, s->n_active_groups);
+        bt_fact(fn, user, d, "routed_expert_hidden_size", "%zu", s->latent);
+    else
+        bt_fact(fn, user, d, "routed_expert_hidden_size", "none: experts read the full vector");
+    bt_fact(fn, user, d, "latent_moe_use_norm", "%s", s->latent_norm ? "true" : "false");
+    bt_fact(fn, user, d, "num_expert_group", "%zu", s->n_groups);
+    bt_fact(fn, user, d, "topk_group", "%zu", s->n_active_groups);
+    bt_fact(fn, user, d, "use_grouped_topk", "%s", s->grouped ? "true" : "false");
     bt_fact(fn, user, d, "moe_renormalize", "%s", s->renormalise ? "true" : "false");
     bt_fact(fn, user, d, "routed_scaling_factor", "%s", bt_exactly(s->router_scale).text);
 }

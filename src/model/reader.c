@@ -19,6 +19,11 @@ void bt_read_note_default(bt_reader *r, const char *key, bool found)
     d->keys[d->n++] = key;
 }
 
+bool bt_read_is_said(const bt_reader *r, const char *key)
+{
+    return bt_json_get(r->scope.object, key) != NULL;
+}
+
 size_t bt_read_need(bt_reader *r, const char *key, uint64_t max)
 {
     uint64_t v = 1;
@@ -65,6 +70,7 @@ const char *bt_read_string(bt_reader *r, const char *key, const char *fallback)
     const char *v = fallback;
     bool found = false;
     if (r->st == BT_OK) r->st = bt_get_string(r->scope, key, &v, &found, r->e);
+    bt_read_note_default(r, key, fallback == NULL ? bt_read_is_said(r, key) : found);
     return v;
 }
 

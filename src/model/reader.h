@@ -33,13 +33,14 @@ typedef struct bt_reader {
 size_t bt_read_need(bt_reader *r, const char *key, uint64_t max); /* in [1, max], or a fault */
 size_t bt_read_count(bt_reader *r, const char *key, uint64_t fallback, uint64_t min, uint64_t max);
 bool bt_read_flag(bt_reader *r, const char *key, bool fallback);
-double bt_read_number(bt_reader *r, const char *key, double fallback); /* BT_NUMBER_MIN to BT_NUMBER_MAX */
-const char *bt_read_string(bt_reader *r, const char *key, const char *fallback);
+double bt_read_number(bt_reader *r, const char *key, double fallback);           /* BT_NUMBER_MIN to BT_NUMBER_MAX */
+const char *bt_read_string(bt_reader *r, const char *key, const char *fallback); /* NULL: null says that too */
 /* A fault if the condition holds: "FILE: KEY WHY". */
 void bt_read_refuse(bt_reader *r, bool bad, const char *key, const char *why);
 /* A number that, where it is given, must be the one that changes nothing. */
 void bt_read_must_be(bt_reader *r, const char *key, double neutral, const char *why);
 void bt_read_note_default(bt_reader *r, const char *key, bool found);
+bool bt_read_is_said(const bt_reader *r, const char *key); /* the key is there, be it null */
 
 /* One line for `info`, marked as a default if the key was absent. */
 void bt_fact(bt_fact_fn fn, void *user, const bt_defaults *d, const char *key, const char *format, ...)

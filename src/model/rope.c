@@ -33,7 +33,7 @@ static bt_status read_theta(const bt_scope *scopes, size_t n, double *theta, boo
     return BT_OK;
 }
 
-static bt_status read_type(bt_scope s, bt_rope_type *type, bt_error *e)
+static bt_status read_type(bt_scope s, bt_rope_type *type, bool *is_default, bt_error *e)
 {
     const char *a = NULL, *b = NULL;
     bt_status st = bt_get_string(s, "rope_type", &a, &(bool){false}, e);
@@ -44,6 +44,7 @@ static bt_status read_type(bt_scope s, bt_rope_type *type, bt_error *e)
                        s.where, a, s.where, b);
     }
     const char *name = a != NULL ? a : b != NULL ? b : "default";
+    *is_default = a == NULL && b == NULL;
     if (strcmp(name, "default") == 0)
         *type = BT_ROPE_DEFAULT;
     else if (strcmp(name, "yarn") == 0)
@@ -88,12 +89,12 @@ static bt_status check_keys(bt_scope s, bt_error *e)
     return BT_OK;
 }
 
-/* A positive finite number; *v holds the default on entry, 0 where there is none. */
-static bt_status read_positive(bt_scope s, const char *key, double *v, bt_error *e)
+/* A positive finite number; *v holds the default on entry, and *is_default tells of it; NULL: there is none. */
+static bt_status read_positive(bt_scope s, const char *key, double *v, bool *is_default, bt_error *e)
 {
     bool found = false;
-    double fallback = *v;
-    bt_status st = bt_get_f64(s, key, v, fallback == 0 ? NULL : &found, e);
+    bt_status st = bt_get_f64(s, key, v, is_default == NULL ? NULL : &found, e);
+    if (is_default != NULL) *is_default = !found;
     if (st != BT_OK) return st;
     if (!(*v > 0) || isinf(*v)) {
         return bt_fail(e, BT_ERR_FORMAT, "%s: %s.%s is %g, expected a number above 0", bt_config_file(s.config),
@@ -124,6 +125,7 @@ static bt_status read_attention_factor(bt_scope s, bt_rope *r, bt_error *e)
         return BT_OK;
     }
     bool ratio = has_mscale && has_all && mscale != 0 && mscale_all != 0;
+    r->is_default.attention_factor = !ratio;
     r->attention_factor =
         ratio ? yarn_scale(r->factor, mscale) / yarn_scale(r->factor, mscale_all) : yarn_scale(r->factor, 1);
     return BT_OK;
@@ -136,11 +138,13 @@ static bt_status read_yarn(bt_scope s, bt_rope *r, bt_error *e)
     r->beta_fast = 32;
     r->beta_slow = 1;
     r->truncate = true;
-    bt_status st = read_positive(s, "factor", &r->factor, e);
-    if (st == BT_OK) st = read_positive(s, "original_max_position_embeddings", &r->original_positions, e);
-    if (st == BT_OK) st = read_positive(s, "beta_fast", &r->beta_fast, e);
-    if (st == BT_OK) st = read_positive(s, "beta_slow", &r->beta_slow, e);
-    if (st == BT_OK) st = bt_get_bool(s, "truncate", &r->truncate, &(bool){false}, e);
+    bool has_truncate = false;
+    bt_status st = read_positive(s, "factor", &r->factor, NULL, e);
+    if (st == BT_OK) st = read_positive(s, "original_max_position_embeddings", &r->original_positions, NULL, e);
+    if (st == BT_OK) st = read_positive(s, "beta_fast", &r->beta_fast, &r->is_default.beta_fast, e);
+    if (st == BT_OK) st = read_positive(s, "beta_slow", &r->beta_slow, &r->is_default.beta_slow, e);
+    if (st == BT_OK) st = bt_get_bool(s, "truncate", &r->truncate, &has_truncate, e);
+    r->is_default.truncate = !has_truncate;
     if (st == BT_OK) st = read_attention_factor(s, r, e);
     return st;
 }
@@ -173,7 +177,10 @@ bt_status bt_rope_read(const bt_config *c, double theta_default, bt_rope *r, bt_
     if (st != BT_OK) return st;
     r->is_given = has_theta || block.object != NULL;
     if (!r->is_given) return BT_OK;
-    if (block.object != NULL) st = read_type(block, &r->type, e); /* first: another type has other keys */
+    r->is_default.type = block.object == NULL;
+    r->is_default.theta = !has_theta;
+    if (block.object != NULL)
+        st = read_type(block, &r->type, &r->is_default.type, e); /* first: others have other keys */
     if (st != BT_OK) return st;
     if (!has_theta) r->theta = theta_default;
     if (!has_theta && theta_default == 0) {

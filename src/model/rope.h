@@ -12,6 +12,9 @@ typedef struct bt_rope {
     double factor, beta_fast, beta_slow, original_positions; /* YaRN */
     double attention_factor;                                 /* on cos and sin; 1 for the default type */
     bool truncate;
+    struct { /* what the block, where there is one, leaves to a default */
+        bool type, theta, beta_fast, beta_slow, truncate, attention_factor;
+    } is_default;
     bool
         is_given; /* false: neither rope_parameters, rope_scaling nor rope_theta is there; all other fields are unset */
 } bt_rope;

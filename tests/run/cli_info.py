@@ -96,6 +96,88 @@ i = report(del_eps)
 check("defaults are listed", "rms_norm_eps" in i["defaults"] and "hidden_size" not in i["defaults"], i["defaults"])
 check("and marked", b"rms_norm_eps" in run("info", del_eps).out and b"(default" in run("info", del_eps).out)
 
+# ---- defaults: each key that may be absent is shown, and marked where it is (docs/k2_horizon.md, docs/kimi_k3.md) ---------
+
+ROPE = ("rope_parameters", "rope_scaling", "rope_theta")
+YARN = ("beta_fast", "beta_slow", "truncate", "attention_factor")
+PLAIN = ["hidden_act", "rms_norm_eps", "tie_word_embeddings"]
+K2 = PLAIN + ["layernorm_num_groups", "query_key_norm", "attention_gate_func", "rope_head_dim", "num_experts"]
+K2_MIXED = ["num_experts_per_tok", "moe_intermediate_size", "num_shared_experts", "norm_topk_prob", "moe_gate_bias",
+            "router_score_func", "router_scaling_factor", "mova_num_experts", "mlp_only_layers", "decoder_sparse_step"]
+KIMI = ["use_full_rank_gate", "gate_lower_bound", "mla_use_output_gate", "attn_res_block_size", "routed_expert_hidden_size",
+        "latent_moe_use_norm", "num_expert_group", "topk_group", "use_grouped_topk", "moe_layer_freq", "num_key_value_heads",
+        "tie_word_embeddings"]
+LLAMA = PLAIN + ["num_key_value_heads", "head_dim"]
+
+
+NULL_SAYS = ("attention_gate_func", "attn_res_block_size", "routed_expert_hidden_size", "gate_lower_bound")  # that it is none
+
+
+def is_said(config, key):
+    return key in config if key in NULL_SAYS else config.get(key) is not None
+
+
+def rope_keys(config, family):
+    """The rotation's: {name in the report: whether config.json says it}, of those that are shown."""
+    blocks = [config[k] for k in ROPE[:2] if config.get(k)]
+    has_theta = any(c.get("rope_theta") is not None for c in [config, *blocks])
+    if family == "k2_horizon" and not blocks and not has_theta:
+        return {"rope_parameters": False}
+    kind = next((b[k] for b in blocks for k in ("rope_type", "type") if k in b), None)
+    keys = {} if kind else {"rope_parameters.rope_type": False}
+    if kind != "yarn":
+        return {"rope_theta": has_theta, **keys}
+    is_derived = blocks[0].get("mscale") and blocks[0].get("mscale_all_dim")
+    absent = [k for k in YARN if blocks[0].get(k) is None and not (k == "attention_factor" and is_derived)]
+    return {"rope_parameters": True, **{f"rope_parameters.{k}": False for k in absent}}
+
+
+def may_be_absent(config, family):
+    """{key: whether config.json says it}"""
+    if family == "llama":
+        keys = LLAMA
+    elif family == "k2_horizon":
+        mixed = K2_MIXED + ([] if config.get("mlp_only_layers") is not None else ["num_dense_layers"])
+        keys = K2 + (mixed if config.get("num_experts") else [])
+    else:
+        text = config.get("text_config", config)
+        said = {k: is_said({**text, **text["linear_attn_config"]}, k) for k in KIMI}
+        found = [k for k in ("max_position_embeddings", "model_max_length") if text.get(k) is not None]
+        return {**said, (found or ["max_position_embeddings"])[0]: bool(found)}
+    return {**{k: is_said(config, k) for k in keys}, **rope_keys(config, family)}
+
+
+def check_defaults(name, path):
+    with open(os.path.join(path, "config.json")) as f:
+        config = json.load(f)
+    i, page = report(path), run("info", path).out.decode()
+    said = may_be_absent(config, i["family"])
+    check(f"{name}: every key is shown", set(said) <= set(i["config"]), set(said) - set(i["config"]))
+    marked = {k for k, given in said.items() if not given}
+    check(f"{name}: marked are those that config.json lacks", marked == set(i["defaults"]), marked ^ set(i["defaults"]))
+    lines = {x.split()[0] for x in page.splitlines() if x.endswith("(default: config.json does not say)")}
+    check(f"{name}: the page marks the same", lines == marked, lines ^ marked)
+    return i
+
+
+for name in sorted(os.listdir(MODELS)):
+    if os.path.isdir(os.path.join(MODELS, name)):
+        check_defaults(name, os.path.join(MODELS, name))
+
+for page, keys in (("k2_horizon", K2 + K2_MIXED + ["num_dense_layers", *ROPE, *YARN]), ("kimi_k3", KIMI)):
+    with open(f"docs/{page}.md") as f:
+        table = [x.split("|")[1] for x in f if x.startswith("| `")]
+    lacks = [k for k in keys if not any(f"`{k}`" in x or f".{k}`" in x for x in table)]
+    check(f"docs/{page}.md has every key that may be absent", not lacks, lacks)
+
+check("layers forced dense", report(os.path.join(MODELS, "k2-moe"))["config"]["mlp_only_layers"] == "[0]")
+i = check_defaults("num_dense_layers", make_model(base="k2-moe", config={"mlp_only_layers": None, "num_dense_layers": 1}))
+check("a leading run of dense layers", (i["config"]["mlp_only_layers"], i["config"]["num_dense_layers"]) == ("[]", 1), i["config"])
+for base, absent in (("own-yarn-derived", ("rope_head_dim", "hidden_act")), ("kimi-linear", ("model_max_length",)),
+                     ("kimi-linear", ("use_grouped_topk", "num_expert_group", "topk_group", "max_position_embeddings")),
+                     ("own-llama", ("rope_theta", "rope_parameters", "rms_norm_eps")), ("own-llama-untied", ("hidden_act",))):
+    check_defaults(f"{base} without {absent}", make_model(base=base, config={k: None for k in absent}))
+
 skipping = make_model(base="k2-yarn", with_tokenizer=False)
 with open(os.path.join(skipping, "model.safetensors"), "rb") as f:
     raw = f.read()
