@@ -131,6 +131,8 @@ typedef struct bt_engine_options { /* all zero, or NULL for a pointer to it: the
                               families with such states take any */
     bool overcommit;       /* open even if private + mapped bytes exceed the memory there is */
     const char *root;      /* "" or the folder that holds proc/ and sys/ (tests); NULL: "" */
+    /* What messages call the context where it may be too large: a program's own option. NULL: "the context". */
+    const char *context_name;
 } bt_engine_options;
 
 typedef struct bt_memory_plan {                           /* bytes */

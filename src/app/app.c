@@ -328,6 +328,7 @@ bt_engine_options bt_app_engine_options(const bt_app *a, size_t context)
         .logit_rows = a->logit_rows,
         .n_state_snapshots = n_snapshots,
         .overcommit = bt_option_is_set(a->options, BT_OPT_OVERCOMMIT),
+        .context_name = a->context_name != NULL ? a->context_name : "--context",
     };
     if (context == 0) e.context = (size_t)v[BT_OPT_CONTEXT].integer;
     return e;

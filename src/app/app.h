@@ -36,6 +36,8 @@ typedef struct bt_app {
     bt_tokenizer *tokenizer;
     double load_seconds; /* to open model and engine */
     size_t logit_rows;   /* for the engine: more than one where every row's logits are wanted */
+    /* What the user can lower where the context is too large, for messages. NULL: --context. */
+    const char *context_name;
 } bt_app;
 
 /* The demo model's folder, beside the installed program or in the source tree that it was built in; bt_free by the

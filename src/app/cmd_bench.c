@@ -147,6 +147,7 @@ static int measure(bt_app *a, const size_t *depths, size_t n_depths, const char 
     };
     if (o.n_prompt == 0 && o.n_decode == 0)
         return bt_app_fail_with(a, BT_EXIT_USAGE, "-p 0 and -n 0 leave nothing to measure");
+    o.engine.context_name = o.n_prompt > o.n_decode ? "--n-depth plus --n-prompt" : "--n-depth plus --n-gen";
     bt_signals_opening(a->path);
     bt_status st = bt_bench_run(&o, &b, &a->error);
     bt_signals_opening(NULL);

@@ -107,6 +107,7 @@ int bt_command_logits(const bt_options *o)
         code = bt_app_fail(&a, BT_EXIT_USAGE);
     if (code == BT_EXIT_DONE) code = check_output(&a);
     a.logit_rows = BT_APP_SCORE_ROWS;
+    a.context_name = bt_option_is_set(o, BT_OPT_IDS) ? "the number of --ids" : "the number of ids in --ids-file";
     if (code == BT_EXIT_DONE) code = bt_app_plan(&a, n, &plan);
     if (code == BT_EXIT_DONE) code = bt_app_open_engine(&a, n);
     if (code == BT_EXIT_DONE) code = write_logits(&a, ids, n);

@@ -68,6 +68,7 @@ int bt_command_verify(const bt_options *o)
     if (code == BT_EXIT_DONE) code = bt_app_open_model(&a);
     if (code == BT_EXIT_DONE) code = open_expected(&a, &v);
     a.logit_rows = BT_APP_SCORE_ROWS;
+    a.context_name = "the number of ids in EXPECTED.safetensors";
     if (code == BT_EXIT_DONE) code = bt_app_plan(&a, bt_verify_n_ids_max(v), &plan);
     if (code == BT_EXIT_DONE) code = bt_app_open_engine(&a, bt_verify_n_ids_max(v));
     if (code == BT_EXIT_DONE) code = compare(&a, v);

@@ -77,6 +77,11 @@ static bt_status check_range(const char *what, size_t v, size_t max, bt_error *e
     return bt_fail(e, BT_ERR_USAGE, "%s %zu is more than the %zu that are possible", what, v, max);
 }
 
+static const char *context_name(const bt_engine_options *o)
+{
+    return o->context_name == NULL ? "the context" : o->context_name;
+}
+
 static bt_status read_settings(const bt_model *m, const bt_engine_options *o, settings *s, bt_error *e)
 {
     *s = (settings){0};
@@ -84,7 +89,7 @@ static bt_status read_settings(const bt_model *m, const bt_engine_options *o, se
     bt_status st = bt_backend_find(o->device == NULL ? "cpu" : o->device, &s->vtable, e);
     if (st == BT_OK) st = read_dtypes(o, s, e);
     if (st == BT_OK) st = read_level(o, s, e);
-    if (st == BT_OK) st = check_range("context", o->context, CONTEXT_MAX, e);
+    if (st == BT_OK) st = check_range(context_name(o), o->context, CONTEXT_MAX, e);
     if (st == BT_OK) st = check_range("batch", o->batch, BATCH_MAX, e);
     if (st == BT_OK) st = check_range("slots", o->n_slots, SLOTS_MAX, e);
     if (st == BT_OK) st = check_range("logit rows", o->logit_rows, LOGIT_ROWS_MAX, e);
@@ -97,8 +102,8 @@ static bt_status read_settings(const bt_model *m, const bt_engine_options *o, se
     size_t context = o->context;
     if (context == 0) context = most != 0 && most < CONTEXT_DEFAULT ? most : CONTEXT_DEFAULT;
     if (most != 0 && context > most) {
-        return bt_fail(e, BT_ERR_CONTEXT, "context %zu is more than the %zu positions that this model knows", context,
-                       most);
+        return bt_fail(e, BT_ERR_CONTEXT, "%s %zu is more than the %zu positions that this model knows",
+                       context_name(o), context, most);
     }
     s->limits.context = (uint32_t)context;
     s->limits.max_rows = o->batch == 0 ? BATCH_DEFAULT : (uint32_t)o->batch;
@@ -153,22 +158,22 @@ static void fill_plan(const bt_model *m, const settings *s, const bt_tape *t, bt
 }
 
 /* What the snapshots could give back, where there are any. */
-static void write_advice(const bt_memory_plan *p, char *to, size_t size)
+static void write_advice(const bt_memory_plan *p, const char *context, char *to, size_t size)
 {
     if (p->n_state_snapshots == 0)
-        (void)snprintf(to, size, "lower --context (%zu) or --batch (%zu)", p->context, p->batch);
+        (void)snprintf(to, size, "lower %s (%zu) or --batch (%zu)", context, p->context, p->batch);
     else
-        (void)snprintf(to, size, "lower --context (%zu), --batch (%zu) or --state-snapshots (%zu)", p->context,
+        (void)snprintf(to, size, "lower %s (%zu), --batch (%zu) or --state-snapshots (%zu)", context, p->context,
                        p->batch, p->n_state_snapshots);
 }
 
-static bt_status check_plan(const bt_memory_plan *p, bool overcommit, bt_error *e)
+static bt_status check_plan(const bt_memory_plan *p, const bt_engine_options *o, bt_error *e)
 {
     const double mb = 1e6;
     if (p->available_bytes == 0) return BT_OK; /* unknown: the allocations themselves will tell */
     if (p->private_bytes > p->available_bytes) {
         char advice[160];
-        write_advice(p, advice, sizeof advice);
+        write_advice(p, context_name(o), advice, sizeof advice);
         return bt_fail(e, BT_ERR_MEMORY,
                        "%.1f MB of private memory are needed (KV %.1f, state %.1f, scratch %.1f, other %.1f) but %.1f "
                        "MB are available: %s",
@@ -176,7 +181,7 @@ static bt_status check_plan(const bt_memory_plan *p, bool overcommit, bt_error *
                        (double)p->scratch / mb, (double)(p->private_bytes - p->kv - p->state - p->scratch) / mb,
                        (double)p->available_bytes / mb, advice);
     }
-    if (!overcommit && p->mapped_bytes > p->available_bytes - p->private_bytes) {
+    if (!o->overcommit && p->mapped_bytes > p->available_bytes - p->private_bytes) {
         return bt_fail(
             e, BT_ERR_MEMORY,
             "%.1f MB of weights and %.1f MB of private memory are needed but %.1f MB are available: --overcommit "
@@ -196,7 +201,7 @@ static bt_status prepare(const bt_model *m, const bt_engine_options *o, settings
     if (st == BT_OK) st = m->family->build_tape(m, &s->limits, tape, e);
     if (st != BT_OK) return st;
     fill_plan(m, s, *tape, p);
-    st = check_plan(p, o->overcommit, e);
+    st = check_plan(p, o, e);
     if (st != BT_OK) {
         bt_tape_free(*tape);
         *tape = NULL;

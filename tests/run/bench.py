@@ -83,7 +83,12 @@ check("no result, no picture", p.returncode != 0 and "no result of bench" in p.s
 refused("nothing to measure", 2, "leave nothing to measure", "bench", MOVA, "-p", "0", "-n", "0")
 refused("no depth", 2, "--n-depth", "bench", MOVA, "-d", "")
 refused("a depth that is no number", 2, "--n-depth", "bench", MOVA, "-d", "0,x")
-refused("a context that the model lacks", 1, "positions that this model knows", "bench", MOVA, "-d", "5000",
+refused("a context that the model lacks", 1, "--n-depth plus --n-prompt 5512 is more than the 4096 positions that this "
+        "model knows", "bench", MOVA, "-d", "5000", "--warm-only")
+refused("one that no model has", 2, "--n-depth plus --n-gen 200000064 is more than", "bench", MOVA, "-p", "0", "-d",
+        "200000000", "--warm-only")
+unbound = make_model("k2-mova", config={"max_position_embeddings": 1 << 27})
+refused("one that no memory has", 4, "lower --n-depth plus --n-prompt (100000512)", "bench", unbound, "-d", "100000000",
         "--warm-only")
 refused("no such model", 3, "no such file", "bench", os.path.join(here, "no/such/model"))
 refused("nothing to compare with", 1, "cannot open", "bench", MOVA, "--compare", os.path.join(here, "none.json"))

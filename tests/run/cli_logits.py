@@ -88,7 +88,10 @@ for data in ("1;2", "[1,2]x", "[1,\"2\"]", b"\xff\xfe1\x00", "1 2 three", "[" * 
 refused("empty ids file", 2, "there are no ids", "logits", DENSE, "--ids-file", write("junk", ""), "--output", OUT)
 refused("no such ids file", 1, "nowhere", "logits", DENSE, "--ids-file", os.path.join(HERE, "nowhere"), "--output", OUT)
 refused("ids file is a folder", 1, "baltoro-cli", "logits", DENSE, "--ids-file", HERE, "--output", OUT)
-refused("more ids than positions", 1, "4096", "logits", DENSE, "--ids-file", write("long", "1 " * 4097), "--output", OUT)
+refused("more ids than positions", 1, "the number of ids in --ids-file 4097 is more than the 4096 positions", "logits", DENSE,
+        "--ids-file", write("long", "1 " * 4097), "--output", OUT)
+refused("more of them on the command line", 1, "the number of --ids 4097 is more than the 4096", "logits", DENSE, "--ids",
+        "1," * 4097, "--output", OUT)
 refused("chunk 0", 2, "--chunk is '0'", "logits", DENSE, "--ids", "1", "--chunk", "0", "--output", OUT)
 check("the old file stands", open(OUT, "rb").read() == before)
 refused("no such folder", 1, "nowhere", "logits", DENSE, "--ids", "1", "--output", os.path.join(HERE, "nowhere", "x"))
@@ -188,6 +191,8 @@ MALFORMED = {
     "logits 1-D": ({"ids.1": ids, "logits.1": ("F32", [VOCAB], last[2])}, "has 1 dimensions"),
     "logits too narrow": ({"ids.1": ids, "logits.1": ("F32", [1, 639], last[2][:-4])}, "rows of 639 logits"),
     "no rows": ({"ids.1": ids, "logits.1": ("F32", [0, VOCAB], b"")}, "has 0 rows"),
+    "more ids than positions": ({"ids.1": ("I64", [4097], b"\0" * 8 * 4097), "logits.1": last},
+                                "the number of ids in EXPECTED.safetensors 4097 is more than the 4096"),
     "more rows than ids": ({"ids.1": ("I64", [1], b"\0" * 8), "logits.1": ("F32", [2, VOCAB], last[2] * 2)}, "has 2 rows for 1"),
 }
 for name, (tensors, part) in MALFORMED.items():

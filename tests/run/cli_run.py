@@ -101,10 +101,11 @@ for context, made, reason in ((n + 5, 5, "context"), (n + 1, 1, "context"), (n, 
 r = report(*GREEDY, "--context", n + 5, "-n", "5")
 check("length and context at once", r and r["finish_reason"] == "length", r)
 refused("one token too many", 1, f"the prompt has {n} tokens, the context holds {n - 1}", "run", MODEL, "-p", PROMPT, "-c", n - 1)
-refused("context beyond the model", 1, "4096", "run", MODEL, "-p", PROMPT, "-c", 4097)
+refused("context beyond the model", 1, "--context 4097 is more than the 4096 positions", "run", MODEL, "-p", PROMPT, "-c", 4097)
 r = report(*GREEDY, prompt="Z" * 4095)
 check("the model's whole context", r and r["context"] == 4096 and len(r["ids"]) == 1 and r["finish_reason"] == "context", r)
-refused("more than memory", 4, "available", "run", make_model(config={"max_position_embeddings": 1 << 27}), "-p", "a", "-c", 1 << 27)
+refused("more than memory", 4, "available: lower --context (134217728) or --batch", "run",
+        make_model(config={"max_position_embeddings": 1 << 27}), "-p", "a", "-c", 1 << 27)
 
 # ---- how it ends -----------------------------------------------------------------------------------------------------------------
 
