@@ -1,6 +1,9 @@
 /* bench: how fast a model is here, and how far from the machine's limits. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "app/app.h"
 #include "app/signals.h"
@@ -55,10 +58,12 @@ static int read_depths(bt_app *a, size_t **depths, size_t *n)
     size_t n_numbers = 0;
     bt_status st =
         bt_ids_parse(text != NULL ? text : "0", text != NULL ? strlen(text) : 1, &numbers, &n_numbers, &a->error);
-    if (st == BT_OK && n_numbers == 0) st = bt_fail(&a->error, BT_ERR_USAGE, "no number is given");
-    if (st != BT_OK) {
-        (void)bt_fail_in(&a->error, BT_ERR_USAGE, "--n-depth");
-        return bt_app_fail(a, BT_EXIT_USAGE);
+    if (st == BT_ERR_MEMORY) return bt_app_fail(a, BT_EXIT_MEMORY);
+    if (st != BT_OK || n_numbers == 0) {
+        bt_free(numbers);
+        return bt_app_fail_with(a, BT_EXIT_USAGE,
+                                "--n-depth: '%s' is no list of depths: whole numbers separated by commas, as in 0,4096",
+                                text != NULL ? text : "");
     }
     *depths = bt_calloc(n_numbers, sizeof **depths);
     *n = 0;
@@ -71,21 +76,69 @@ static int read_depths(bt_app *a, size_t **depths, size_t *n)
     return BT_EXIT_DONE;
 }
 
+/* ---- where the result goes -------------------------------------------------------------------------------------- */
+
+/* A slip of the fingers must not cost a checkpoint. Which files are the model's own only the model knows. */
+static int check_no_model_file(bt_app *a, const char *path)
+{
+    bt_model *m = NULL;
+    bt_signals_opening(a->path);
+    bt_status st = bt_model_open(a->path, NULL, &m, &a->error);
+    bt_signals_opening(NULL);
+    if (st != BT_OK) return bt_app_fail(a, st == BT_ERR_MEMORY ? BT_EXIT_MEMORY : BT_EXIT_MODEL);
+    bool is_own = bt_tool_is_model_file(m, path);
+    bt_model_close(m);
+    if (!is_own) return BT_EXIT_DONE;
+    return bt_app_fail_with(a, BT_EXIT_USAGE, "--output %s is one of the model's own files; name another", path);
+}
+
+/* What can go wrong with --output is told before the work. A device or FIFO is left alone until there is a result. */
+static int check_output(bt_app *a)
+{
+    const char *path = a->options->values[BT_OPT_BENCH_OUTPUT].text;
+    bt_path_kind kind;
+    bt_output *probe = NULL;
+    if (path == NULL) return BT_EXIT_DONE;
+    bt_status st = bt_path_look(path, &kind, &a->error);
+    if (st != BT_OK) return bt_app_fail(a, bt_exit_code(st));
+    if (kind == BT_PATH_FOLDER) {
+        if (access(path, W_OK | X_OK) == 0) return BT_EXIT_DONE;
+        return bt_app_fail_with(a, BT_EXIT_FAILED, "%s: cannot create a file in it: %s", path, strerror(errno));
+    }
+    size_t n = strlen(path);
+    if (n > 0 && path[n - 1] == '/')
+        return bt_app_fail_with(a, BT_EXIT_USAGE, "--output %s is no folder; make it first", path);
+    if (kind == BT_PATH_FILE) {
+        struct stat info;
+        if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) return BT_EXIT_DONE;
+        int code = check_no_model_file(a, path);
+        if (code != BT_EXIT_DONE) return code;
+    }
+    st = bt_output_open(path, &probe, &a->error);
+    bt_output_abandon(probe);
+    return st == BT_OK ? BT_EXIT_DONE : bt_app_fail(a, bt_exit_code(st));
+}
+
+/* The first name of this result that nothing in the folder has; NULL: no memory. */
+static char *free_name(const bt_bench *b, const char *folder)
+{
+    for (size_t n = 1;; n++) {
+        bt_text name = {0};
+        bt_bench_file_name(b, n, &name);
+        char *path = bt_text_ok(&name) ? bt_path_join(folder, name.data) : NULL;
+        bt_text_free(&name);
+        if (path == NULL || !bt_path_exists(path)) return path;
+        bt_free(path);
+    }
+}
+
 /* --output: a folder, where the file is named by what was measured, or a file. */
 static int write_result(bt_app *a, const bt_bench *b, const bt_text *json)
 {
     const char *output = a->options->values[BT_OPT_BENCH_OUTPUT].text;
-    bt_text name = {0};
     bt_output *file = NULL;
     if (output == NULL) return BT_EXIT_DONE;
-    char *path = NULL;
-    if (bt_path_is_folder(output)) {
-        bt_bench_file_name(b, &name);
-        if (bt_text_ok(&name)) path = bt_path_join(output, name.data);
-        bt_text_free(&name);
-    } else {
-        path = bt_strdup(output);
-    }
+    char *path = bt_path_is_folder(output) ? free_name(b, output) : bt_strdup(output);
     if (path == NULL) return bt_app_fail_with(a, BT_EXIT_MEMORY, "no memory for a path");
     bt_status st = bt_output_open(path, &file, &a->error);
     if (st == BT_OK) st = bt_output_write(file, json->data, json->size, &a->error);
@@ -98,33 +151,24 @@ static int write_result(bt_app *a, const bt_bench *b, const bt_text *json)
     return st == BT_OK ? BT_EXIT_DONE : bt_app_fail(a, bt_exit_code(st));
 }
 
-static int report(bt_app *a, const bt_bench *b, const char *before, size_t before_size)
+/* Prints the report even if it could not be written: it may have taken hours. */
+static int report(bt_app *a, const bt_bench *b, const bt_bench_past *then)
 {
     bt_text json = {0}, page = {0};
     bool wants_json = bt_option_is_set(a->options, BT_OPT_JSON);
-    bt_bench_print_json(&json, b);
-    if (!bt_text_ok(&json)) {
-        bt_text_free(&json);
-        return bt_app_fail_with(a, BT_EXIT_MEMORY, "no memory for the report");
-    }
-    int code = write_result(a, b, &json);
-    bt_bench_print(&page, b);
-    if (code == BT_EXIT_DONE && before != NULL) {
-        const char *file = a->options->values[BT_OPT_COMPARE].text;
-        bt_status st = bt_bench_compare(&page, b, file, before, before_size, &a->error);
-        if (st != BT_OK) code = bt_app_fail(a, bt_exit_code(st));
-        if (st == BT_OK && wants_json) bt_app_note(a, "%s", page.data == NULL ? "" : page.data);
-    }
-    if (code != BT_EXIT_DONE) {
-        bt_text_free(&json);
-        bt_text_free(&page);
-        return code;
-    }
+    bt_bench_print_json(&json, b, then);
+    if (!wants_json) bt_bench_print(&page, b);
+    if (!wants_json && then != NULL) bt_bench_print_comparison(&page, b, then);
+    int code =
+        bt_text_ok(&json) ? write_result(a, b, &json) : bt_app_fail_with(a, BT_EXIT_MEMORY, "no memory for the report");
+    int printed = bt_app_print(a, wants_json ? &json : &page);
     bt_text_free(wants_json ? &page : &json);
-    return bt_app_print(a, wants_json ? &json : &page);
+    return code != BT_EXIT_DONE ? code : printed;
 }
 
-static int measure(bt_app *a, const size_t *depths, size_t n_depths, const char *before, size_t before_size)
+/* ---- the command ------------------------------------------------------------------------------------------------ */
+
+static int measure(bt_app *a, const size_t *depths, size_t n_depths, const bt_bench_past *then)
 {
     bt_model_options model = {.ablate = NULL};
 #ifdef BT_TEST_BUILD
@@ -153,27 +197,37 @@ static int measure(bt_app *a, const size_t *depths, size_t n_depths, const char 
     bt_signals_opening(NULL);
     int code = st == BT_ERR_FORMAT || st == BT_ERR_IO ? BT_EXIT_MODEL : bt_exit_code(st);
     if (st == BT_OK)
-        code = report(a, &b, before, before_size);
+        code = report(a, &b, then);
     else
         (void)bt_app_fail(a, code);
     bt_bench_free(&b);
     return code;
 }
 
+static int read_past(bt_app *a, bt_bench_past *past)
+{
+    const char *file = a->options->values[BT_OPT_COMPARE].text;
+    char *text = NULL;
+    size_t size = 0;
+    bt_status st = bt_read_file(file, RESULT_BYTES_MAX, &text, &size, &a->error);
+    if (st == BT_OK) st = bt_bench_past_open(file, text, size, past, &a->error);
+    bt_free(text);
+    return st == BT_OK ? BT_EXIT_DONE : bt_app_fail(a, bt_exit_code(st));
+}
+
 int bt_command_bench(const bt_options *o)
 {
     bt_app a;
-    size_t *depths = NULL, n_depths = 0, before_size = 0;
-    char *before = NULL;
+    size_t *depths = NULL, n_depths = 0;
+    bt_bench_past past = {0};
+    bool compares = bt_option_is_set(o, BT_OPT_COMPARE);
     bt_app_open(&a, o);
     int code = bt_app_locate(&a);
     if (code == BT_EXIT_DONE) code = read_depths(&a, &depths, &n_depths);
-    if (code == BT_EXIT_DONE && bt_option_is_set(o, BT_OPT_COMPARE)) { /* what cannot be read is told before the work */
-        bt_status st = bt_read_file(o->values[BT_OPT_COMPARE].text, RESULT_BYTES_MAX, &before, &before_size, &a.error);
-        if (st != BT_OK) code = bt_app_fail(&a, bt_exit_code(st));
-    }
-    if (code == BT_EXIT_DONE) code = measure(&a, depths, n_depths, before, before_size);
+    if (code == BT_EXIT_DONE && compares) code = read_past(&a, &past); /* what cannot be read is told before the work */
+    if (code == BT_EXIT_DONE) code = check_output(&a);
+    if (code == BT_EXIT_DONE) code = measure(&a, depths, n_depths, compares ? &past : NULL);
     bt_free(depths);
-    bt_free(before);
+    bt_bench_past_close(&past);
     return bt_app_close(&a, code);
 }

@@ -669,7 +669,9 @@ const bt_option_spec bt_option_specs[BT_N_OPTIONS] = {
             .kind = BT_KIND_FILE,
             .group = BT_GROUP_BENCH,
             .commands = BENCH,
-            .help = "Write the JSON report to this file; into a folder as DATE_MODEL_WEIGHTS_kvTYPE_ctxN_DEVICE.json.",
+            .help =
+                "Write the JSON report to this file; into a folder as DATE_MODEL_WEIGHTS_kvTYPE_ctxN_DEVICE.json, or "
+                "with _2, _3 and so on behind it where that is taken.",
         },
     [BT_OPT_COMPARE] =
         {
@@ -678,7 +680,7 @@ const bt_option_spec bt_option_specs[BT_N_OPTIONS] = {
             .kind = BT_KIND_FILE,
             .group = BT_GROUP_BENCH,
             .commands = BENCH,
-            .help = "Print the ratios to an earlier JSON report.",
+            .help = "Print the ratios to an earlier JSON report; with --json they are its member compare.",
         },
     [BT_OPT_PRESET] =
         {

@@ -5,6 +5,7 @@
 #ifndef TOOL_BENCH_H
 #define TOOL_BENCH_H
 
+#include "base/arena.h"
 #include "base/json.h"
 #include "session/engine.h"
 #include "tool/roof.h"
@@ -87,11 +88,22 @@ void bt_bench_prompt_fractions(const bt_bench *b, const bt_bench_depth *d, doubl
 
 /* ---- reports ---------------------------------------------------------------------------------------------------- */
 
+/* A stored run. */
+typedef struct bt_bench_past {
+    const char *file; /* for messages; borrowed */
+    bt_arena *arena;
+    const bt_json_node *root;
+} bt_bench_past;
+
+/* What is no result of bench is refused. */
+bt_status bt_bench_past_open(const char *file, const char *json, size_t size, bt_bench_past *p, bt_error *e);
+void bt_bench_past_close(bt_bench_past *p); /* all zero is fine */
+
 void bt_bench_print(bt_text *t, const bt_bench *b);
-void bt_bench_print_json(bt_text *t, const bt_bench *b);
-/* YYYYMMDD_MODEL_WEIGHTS_kvTYPE_ctxN_DEVICE.json */
-void bt_bench_file_name(const bt_bench *b, bt_text *t);
-/* Ratios of this run to a stored one. `file` is for messages. */
-bt_status bt_bench_compare(bt_text *t, const bt_bench *b, const char *file, const char *json, size_t size, bt_error *e);
+void bt_bench_print_json(bt_text *t, const bt_bench *b, const bt_bench_past *then); /* NULL: compared with none */
+/* Ratios of this run to a stored one. */
+void bt_bench_print_comparison(bt_text *t, const bt_bench *b, const bt_bench_past *then);
+/* YYYYMMDD_MODEL_WEIGHTS_kvTYPE_ctxN_DEVICE.json; of the n-th result of that name, from 2 on, with _n behind it. */
+void bt_bench_file_name(const bt_bench *b, size_t n, bt_text *t);
 
 #endif

@@ -197,6 +197,149 @@ void bt_bench_print(bt_text *t, const bt_bench *b)
                    (double)b->plan.kv / 1e6, (double)b->peak.peak / 1e6);
 }
 
+/* ---- two runs --------------------------------------------------------------------------------------------------- */
+
+static const bt_json_node *member(const bt_json_node *n, const char *key)
+{
+    return n == NULL || n->kind != BT_JSON_OBJECT ? NULL : bt_json_get(n, key);
+}
+
+/* The median at object.key, or 0. */
+static double median_at(const bt_json_node *n, const char *object, const char *key)
+{
+    const bt_json_node *r = member(object == NULL ? n : member(n, object), key);
+    const bt_json_node *v = member(r, "median");
+    double x = 0;
+    if (v == NULL || v->kind != BT_JSON_NUMBER || !bt_json_f64(v->text, v->size, &x)) return 0;
+    return x;
+}
+
+static const bt_json_node *depth_of(const bt_json_node *root, size_t depth)
+{
+    const bt_json_node *list = member(root, "depths");
+    for (const bt_json_node *n = list == NULL || list->kind != BT_JSON_ARRAY ? NULL : list->child; n != NULL;
+         n = n->next) {
+        const bt_json_node *v = member(n, "depth");
+        uint64_t x = 0;
+        if (v != NULL && v->kind == BT_JSON_NUMBER && bt_json_u64(v->text, v->size, &x) && x == depth) return n;
+    }
+    return NULL;
+}
+
+/* A median of both runs at one depth. */
+typedef struct ratio {
+    const char *name, *key; /* on a page, in an object */
+    double now, then;       /* 0: not measured */
+    double scale;           /* for the page */
+} ratio;
+
+#define N_RATIOS 7u
+
+static void ratios_of(const bt_bench *b, const bt_bench_depth *d, const bt_json_node *then, ratio out[N_RATIOS])
+{
+    const figures f = figures_of(b, d);
+    const ratio all[N_RATIOS] = {
+        {"prompt, tokens/s", "prefill.tokens_per_s", f.prompt.median, median_at(then, "prefill", "tokens_per_s"), 1},
+        {"  of matrix peak, %", "prefill.peak_fraction", f.prompt_fraction.median,
+         median_at(then, "prefill", "peak_fraction"), 100},
+        {"first token, ms", "ttft_ms", f.first_ms.median, median_at(then, NULL, "ttft_ms"), 1},
+        {"decode, tokens/s", "decode.tokens_per_s", f.decode.median, median_at(then, "decode", "tokens_per_s"), 1},
+        {"  of read roof, %", "decode.roof_fraction", f.decode_fraction.median,
+         median_at(then, "decode", "roof_fraction"), 100},
+        {"read roof, GB/s", "roof.read_gb_s", f.read[1].median, median_at(then, "roof", "read_gb_s"), 1},
+        {"matrix peak, GFLOP/s", "roof.matrix_gflop_s", f.matrix[1].median, median_at(then, "roof", "matrix_gflop_s"),
+         1},
+    };
+    memcpy(out, all, sizeof all);
+}
+
+static bool is_known(const ratio *r)
+{
+    return r->now > 0 && r->then > 0;
+}
+
+/* Where two runs measured different things: their ratios mean little. */
+typedef struct difference {
+    const char *key, *now_text, *then_text; /* texts NULL: numbers */
+    uint64_t now, then;
+} difference;
+
+#define N_DIFFERENCES_MAX 9u
+
+static size_t differences_of(const bt_bench *b, const bt_json_node *root, difference out[N_DIFFERENCES_MAX])
+{
+    const difference all[N_DIFFERENCES_MAX] = {
+        {.key = "model", .now_text = b->model},       {.key = "weights", .now_text = b->weights},
+        {.key = "kv_dtype", .now_text = b->kv},       {.key = "device", .now_text = b->device},
+        {.key = "level", .now_text = b->level},       {.key = "cpu", .now_text = b->conditions.machine.cpu_name},
+        {.key = "threads", .now = b->plan.n_threads}, {.key = "n_prompt", .now = b->n_prompt},
+        {.key = "n_gen", .now = b->n_decode},
+    };
+    size_t n = 0;
+    for (size_t i = 0; i < N_DIFFERENCES_MAX; i++) {
+        const bt_json_node *v = member(root, all[i].key);
+        difference d = all[i];
+        if (v == NULL || v->kind != (d.now_text != NULL ? BT_JSON_STRING : BT_JSON_NUMBER)) continue;
+        if (d.now_text != NULL)
+            d.then_text = v->text;
+        else if (!bt_json_u64(v->text, v->size, &d.then))
+            continue;
+        if (d.now_text != NULL ? strcmp(d.then_text, d.now_text) != 0 : d.then != d.now) out[n++] = d;
+    }
+    return n;
+}
+
+bt_status bt_bench_past_open(const char *file, const char *json, size_t size, bt_bench_past *p, bt_error *e)
+{
+    *p = (bt_bench_past){.file = file, .arena = bt_arena_new()};
+    if (p->arena == NULL) return bt_fail(e, BT_ERR_MEMORY, "%s: no memory to read it", file);
+    bt_status st = bt_json_parse(p->arena, json, size, 0, &p->root, e);
+    if (st != BT_OK) (void)bt_fail_in(e, st, "%s", file);
+    const bt_json_node *depths = st == BT_OK ? member(p->root, "depths") : NULL;
+    if (st == BT_OK && (depths == NULL || depths->kind != BT_JSON_ARRAY))
+        st = bt_fail(e, BT_ERR_FORMAT, "%s: no result of bench: it has no list of depths", file);
+    if (st != BT_OK) bt_bench_past_close(p);
+    return st;
+}
+
+void bt_bench_past_close(bt_bench_past *p)
+{
+    bt_arena_free(p->arena);
+    *p = (bt_bench_past){0};
+}
+
+static void print_differences(bt_text *t, const bt_bench *b, const bt_json_node *root)
+{
+    difference d[N_DIFFERENCES_MAX];
+    size_t n = differences_of(b, root, d);
+    for (size_t i = 0; i < n; i++) {
+        if (d[i].now_text != NULL)
+            bt_text_printf(t, "  %s differs: %s now, %s then\n", d[i].key, d[i].now_text, d[i].then_text);
+        else
+            bt_text_printf(t, "  %s differs: %" PRIu64 " now, %" PRIu64 " then\n", d[i].key, d[i].now, d[i].then);
+    }
+}
+
+void bt_bench_print_comparison(bt_text *t, const bt_bench *b, const bt_bench_past *then)
+{
+    bt_text_printf(t, "\nCompared with %s (medians)\n", then->file);
+    print_differences(t, b, then->root);
+    for (size_t i = 0; i < b->n_depths; i++) {
+        const bt_json_node *depth = depth_of(then->root, b->depths[i].depth);
+        ratio r[N_RATIOS];
+        if (depth == NULL) {
+            bt_text_printf(t, "  depth %zu was not measured then\n", b->depths[i].depth);
+            continue;
+        }
+        bt_text_printf(t, "  depth %-18zu %12s %12s %9s\n", b->depths[i].depth, "now", "then", "ratio");
+        ratios_of(b, &b->depths[i], depth, r);
+        for (size_t k = 0; k < N_RATIOS; k++)
+            if (is_known(&r[k]))
+                bt_text_printf(t, "  %-24s %12.2f %12.2f %9.3f\n", r[k].name, r[k].now * r[k].scale,
+                               r[k].then * r[k].scale, r[k].now / r[k].then);
+    }
+}
+
 /* ---- for programs ----------------------------------------------------------------------------------------------- */
 
 static void put_text(bt_text *t, const char *key, const char *value)
@@ -401,7 +544,60 @@ static void put_model(bt_text *t, const bt_bench *b)
     put_u64(t, "repetitions", b->n_runs);
 }
 
-void bt_bench_print_json(bt_text *t, const bt_bench *b)
+static void put_ratio(bt_text *t, const ratio *r)
+{
+    if (!is_known(r)) return;
+    bt_text_printf(t, ", \"%s\": {", r->key);
+    put_f64(t, "now", r->now);
+    put_f64(t, "then", r->then);
+    bt_text_puts(t, "\"ratio\": ");
+    bt_text_json_f64(t, r->now / r->then);
+    bt_text_puts(t, "}");
+}
+
+static void put_difference(bt_text *t, const difference *d)
+{
+    bt_text_puts(t, "{");
+    put_text(t, "key", d->key);
+    if (d->now_text != NULL) {
+        put_text(t, "now", d->now_text);
+        bt_text_puts(t, "\"then\": ");
+        bt_text_json_string(t, d->then_text, strlen(d->then_text));
+    } else {
+        put_u64(t, "now", d->now);
+        bt_text_printf(t, "\"then\": %" PRIu64, d->then);
+    }
+    bt_text_puts(t, "}");
+}
+
+static void put_comparison(bt_text *t, const bt_bench *b, const bt_bench_past *then)
+{
+    if (then == NULL) {
+        bt_text_puts(t, "\"compare\": null, ");
+        return;
+    }
+    difference d[N_DIFFERENCES_MAX];
+    size_t n = differences_of(b, then->root, d);
+    bt_text_puts(t, "\"compare\": {");
+    put_text(t, "file", then->file);
+    bt_text_puts(t, "\"differences\": [");
+    for (size_t i = 0; i < n; i++) {
+        if (i > 0) bt_text_puts(t, ", ");
+        put_difference(t, &d[i]);
+    }
+    bt_text_puts(t, "], \"depths\": [");
+    for (size_t i = 0; i < b->n_depths; i++) {
+        const bt_json_node *depth = depth_of(then->root, b->depths[i].depth);
+        ratio r[N_RATIOS];
+        bt_text_printf(t, "%s{\"depth\": %zu", i == 0 ? "" : ", ", b->depths[i].depth);
+        if (depth != NULL) ratios_of(b, &b->depths[i], depth, r);
+        for (size_t k = 0; depth != NULL && k < N_RATIOS; k++) put_ratio(t, &r[k]);
+        bt_text_puts(t, "}");
+    }
+    bt_text_puts(t, "]}, ");
+}
+
+void bt_bench_print_json(bt_text *t, const bt_bench *b, const bt_bench_past *then)
 {
     bt_text_puts(t, "{");
     put_conditions(t, b);
@@ -418,6 +614,7 @@ void bt_bench_print_json(bt_text *t, const bt_bench *b)
     put_u64(t, "plan_private_bytes", b->plan.private_bytes);
     put_u64(t, "plan_mapped_bytes", b->plan.mapped_bytes);
     put_u64(t, "kv_bytes", b->plan.kv);
+    put_comparison(t, b, then);
     put_depth(t, b, &b->depths[0]);
     bt_text_puts(t, ", \"depths\": [");
     for (size_t i = 0; i < b->n_depths; i++) {
@@ -428,7 +625,7 @@ void bt_bench_print_json(bt_text *t, const bt_bench *b)
     bt_text_puts(t, "]}\n");
 }
 
-void bt_bench_file_name(const bt_bench *b, bt_text *t)
+void bt_bench_file_name(const bt_bench *b, size_t n, bt_text *t)
 {
     int year = 0, month = 0, day = 0;
     (void)sscanf(b->conditions.date, "%4d-%2d-%2d", &year, &month, &day);
@@ -437,105 +634,7 @@ void bt_bench_file_name(const bt_bench *b, bt_text *t)
         bool plain = isalnum((unsigned char)*c) || strchr(".-+", *c) != NULL;
         bt_text_add(t, plain ? c : "-", 1);
     }
-    bt_text_printf(t, "_%s_kv%s_ctx%zu_%s.json", b->weights, b->kv, b->plan.context, b->device);
-}
-
-/* ---- two runs --------------------------------------------------------------------------------------------------- */
-
-static const bt_json_node *member(const bt_json_node *n, const char *key)
-{
-    return n == NULL || n->kind != BT_JSON_OBJECT ? NULL : bt_json_get(n, key);
-}
-
-/* The median at object.key, or 0. */
-static double median_at(const bt_json_node *n, const char *object, const char *key)
-{
-    const bt_json_node *r = member(object == NULL ? n : member(n, object), key);
-    const bt_json_node *v = member(r, "median");
-    double x = 0;
-    if (v == NULL || v->kind != BT_JSON_NUMBER || !bt_json_f64(v->text, v->size, &x)) return 0;
-    return x;
-}
-
-static const bt_json_node *depth_of(const bt_json_node *root, size_t depth)
-{
-    const bt_json_node *list = member(root, "depths");
-    for (const bt_json_node *n = list == NULL || list->kind != BT_JSON_ARRAY ? NULL : list->child; n != NULL;
-         n = n->next) {
-        const bt_json_node *v = member(n, "depth");
-        uint64_t x = 0;
-        if (v != NULL && v->kind == BT_JSON_NUMBER && bt_json_u64(v->text, v->size, &x) && x == depth) return n;
-    }
-    return NULL;
-}
-
-static void print_ratio(bt_text *t, const char *name, double now, double then)
-{
-    if (now <= 0 || then <= 0) return;
-    bt_text_printf(t, "  %-24s %12.2f %12.2f %9.3f\n", name, now, then, now / then);
-}
-
-/* Runs of different things have ratios that mean little: the differences are said first. */
-static void print_differences(bt_text *t, const bt_bench *b, const bt_json_node *root)
-{
-    const struct {
-        const char *key, *now;
-    } texts[] = {{"model", b->model},   {"weights", b->weights}, {"kv_dtype", b->kv},
-                 {"device", b->device}, {"level", b->level},     {"cpu", b->conditions.machine.cpu_name}};
-    const struct {
-        const char *key;
-        size_t now;
-    } counts[] = {{"threads", b->plan.n_threads}, {"n_prompt", b->n_prompt}, {"n_gen", b->n_decode}};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        const bt_json_node *v = member(root, texts[i].key);
-        if (v == NULL || v->kind != BT_JSON_STRING || strcmp(v->text, texts[i].now) == 0) continue;
-        bt_text_printf(t, "  %s differs: %s now, %s then\n", texts[i].key, texts[i].now, v->text);
-    }
-    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
-        const bt_json_node *v = member(root, counts[i].key);
-        uint64_t x = 0;
-        if (v == NULL || v->kind != BT_JSON_NUMBER || !bt_json_u64(v->text, v->size, &x) || x == counts[i].now)
-            continue;
-        bt_text_printf(t, "  %s differs: %zu now, %" PRIu64 " then\n", counts[i].key, counts[i].now, x);
-    }
-}
-
-static void compare_depth(bt_text *t, const bt_bench *b, const bt_bench_depth *d, const bt_json_node *then)
-{
-    const figures f = figures_of(b, d);
-    bt_text_printf(t, "  depth %-18zu %12s %12s %9s\n", d->depth, "now", "then", "ratio");
-    print_ratio(t, "prompt, tokens/s", f.prompt.median, median_at(then, "prefill", "tokens_per_s"));
-    print_ratio(t, "  of matrix peak, %", 100 * f.prompt_fraction.median,
-                100 * median_at(then, "prefill", "peak_fraction"));
-    print_ratio(t, "first token, ms", f.first_ms.median, median_at(then, NULL, "ttft_ms"));
-    print_ratio(t, "decode, tokens/s", f.decode.median, median_at(then, "decode", "tokens_per_s"));
-    print_ratio(t, "  of read roof, %", 100 * f.decode_fraction.median,
-                100 * median_at(then, "decode", "roof_fraction"));
-    print_ratio(t, "read roof, GB/s", f.read[1].median, median_at(then, "roof", "read_gb_s"));
-    print_ratio(t, "matrix peak, GFLOP/s", f.matrix[1].median, median_at(then, "roof", "matrix_gflop_s"));
-}
-
-bt_status bt_bench_compare(bt_text *t, const bt_bench *b, const char *file, const char *json, size_t size, bt_error *e)
-{
-    const bt_json_node *root = NULL;
-    bt_arena *a = bt_arena_new();
-    if (a == NULL) return bt_fail(e, BT_ERR_MEMORY, "%s: no memory to read it", file);
-    bt_status st = bt_json_parse(a, json, size, 0, &root, e);
-    if (st != BT_OK) (void)bt_fail_in(e, st, "%s", file);
-    const bt_json_node *depths = st == BT_OK ? member(root, "depths") : NULL;
-    if (st == BT_OK && (depths == NULL || depths->kind != BT_JSON_ARRAY))
-        st = bt_fail(e, BT_ERR_FORMAT, "%s: no result of bench: it has no list of depths", file);
-    if (st == BT_OK) {
-        bt_text_printf(t, "\nCompared with %s (medians)\n", file);
-        print_differences(t, b, root);
-        for (size_t i = 0; i < b->n_depths; i++) {
-            const bt_json_node *then = depth_of(root, b->depths[i].depth);
-            if (then != NULL)
-                compare_depth(t, b, &b->depths[i], then);
-            else
-                bt_text_printf(t, "  depth %zu was not measured then\n", b->depths[i].depth);
-        }
-    }
-    bt_arena_free(a);
-    return st;
+    bt_text_printf(t, "_%s_kv%s_ctx%zu_%s", b->weights, b->kv, b->plan.context, b->device);
+    if (n > 1) bt_text_printf(t, "_%zu", n);
+    bt_text_puts(t, ".json");
 }

@@ -7,7 +7,7 @@ import sys
 import xml.etree.ElementTree
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
-from cli import MODELS, check, finish, folder, make_model, refused, run  # noqa: E402
+from cli import MODELS, check, finish, folder, make_model, not_run, refused, run  # noqa: E402
 
 MOVA = os.path.join(MODELS, "k2-mova")
 here = folder()
@@ -67,6 +67,20 @@ check("a page", r.code == 0 and "pp8" in page and "read roof" in page and "tg" n
 check("a comparison", "Compared with" in page and "threads differs: 1 now, 2 then" in page and
       "prompt, tokens/s" in page, page)
 check("cold is not measured with --warm-only", "cold cache" not in page)
+SHORT = ("bench", MOVA, "-p", "2", "-n", "0", "-r", "1", "-t", "1", "--warm-only")
+for quiet in ((), ("-q",)):
+    r = run(*SHORT, "--json", "--compare", stored, "-d", "0,3", *quiet)
+    c = json.loads(r.out).get("compare", {}) if r.code == 0 else {}
+    check("with --json a comparison is in the object", c.get("file") == stored and
+          {"key": "threads", "now": 1, "then": 2} in c["differences"] and [x["depth"] for x in c["depths"]] == [0, 3], r)
+    check("and nowhere else", "Compared" not in r.err and r.err.count("\n") <= (not quiet), r)
+    if c:
+        rate, then = c["depths"][0]["prefill.tokens_per_s"], d["prefill"]["tokens_per_s"]["median"]
+        check("a ratio", rate["then"] == then and abs(rate["ratio"] * then - rate["now"]) < 1e-6 * rate["now"], rate)
+        check("a depth that was not measured then", c["depths"][1] == {"depth": 3}, c["depths"])
+        check("nor what is not measured now", "decode.tokens_per_s" not in c["depths"][0], c["depths"])
+r = run(*SHORT, "--json")
+check("without --compare there is none", r.code == 0 and json.loads(r.out)["compare"] is None, r)
 svg = os.path.join(here, "out.svg")
 p = subprocess.run([os.environ.get("PYTHON", sys.executable), "tools/plot_bench.py", stored, stored, "-o", svg],
                    capture_output=True, text=True)
@@ -78,11 +92,52 @@ p = subprocess.run([sys.executable, "tools/plot_bench.py", os.path.join(MOVA, "c
                    text=True)
 check("no result, no picture", p.returncode != 0 and "no result of bench" in p.stderr, p.stderr)
 
+# ---- where results go -----------------------------------------------------------------------------------------------
+
+results = folder()
+for _ in range(3):
+    r = run(*SHORT, "-o", results)
+    check("a result into a folder", r.code == 0, r)
+names = sorted(os.listdir(results))
+stem = names[0].replace(".json", "")
+check("none replaces another", names == [stem + ".json", stem + "_2.json", stem + "_3.json"], names)
+check("the name is said", f"written to {os.path.join(results, stem)}_3.json" in r.err, r)
+r = run(*SHORT, "-o", os.path.join(results, stem + ".json"))
+check("a file that is named is replaced", r.code == 0 and len(os.listdir(results)) == 3, r)
+
+own = make_model("k2-mova")
+SHARD, link = "model-00001-of-00004.safetensors", os.path.join(here, "link.json")
+os.symlink(os.path.join(own, SHARD), link)
+kept = {n: open(os.path.join(own, n), "rb").read() for n in os.listdir(own)}
+for path in (os.path.join(own, SHARD), os.path.join(own, "config.json"), link):
+    refused("no result in place of the model", 2, "one of the model's own files", "bench", own, *SHORT[2:], "-o", path)
+check("the model is whole", kept == {n: open(os.path.join(own, n), "rb").read() for n in os.listdir(own)})
+
+# What can be known is said before the work: a run of this many would not end within the test.
+LONG = ("bench", MOVA, "-n", "2000", "-p", "2000", "-r", "1000")
+refused("no such folder", 1, "cannot create it", *LONG, "-o", os.path.join(here, "no/x.json"))
+refused("no such folder, named as one", 2, "no folder", *LONG, "-o", os.path.join(here, "no/"))
+for text in ("{", "[]", "{}"):
+    bad = os.path.join(here, "bad.json")
+    open(bad, "w").write(text)
+    refused("no result to compare with", 1, bad, *LONG, "--compare", bad)
+# What cannot be known costs no result.
+for words in ((), ("--json",)):
+    r = run(*SHORT, *words, "-o", "/dev/full")
+    check("a result that cannot be written is printed", r.code == 4 and "No space" in r.err and
+          (b'"n_prompt": 2' if words else b"pp2") in r.out, r)
+if os.geteuid() != 0:
+    os.chmod(results, 0o500)
+    refused("a folder that takes no file", 1, "Permission denied", *LONG, "-o", results)
+    os.chmod(results, 0o700)
+else:
+    not_run("a folder that takes no file", "root may write anywhere")
+
 # ---- refusals -------------------------------------------------------------------------------------------------------
 
 refused("nothing to measure", 2, "leave nothing to measure", "bench", MOVA, "-p", "0", "-n", "0")
 refused("no depth", 2, "--n-depth", "bench", MOVA, "-d", "")
-refused("a depth that is no number", 2, "--n-depth", "bench", MOVA, "-d", "0,x")
+refused("a depth that is no number", 2, "--n-depth: '0,x' is no list of depths", "bench", MOVA, "-d", "0,x")
 refused("a context that the model lacks", 1, "--n-depth plus --n-prompt 5512 is more than the 4096 positions that this "
         "model knows", "bench", MOVA, "-d", "5000", "--warm-only")
 refused("one that no model has", 2, "--n-depth plus --n-gen 200000064 is more than", "bench", MOVA, "-p", "0", "-d",

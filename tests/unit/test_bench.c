@@ -96,8 +96,11 @@ static void files_are_named(void **state)
     (void)state;
     made_up m;
     bt_text t = {0};
-    bt_bench_file_name(make_up(&m), &t);
+    bt_bench_file_name(make_up(&m), 1, &t);
     assert_string_equal(t.data, "20261129_A-model-of-mine_bf16_kvf32_ctx15_cpu.json");
+    bt_text_free(&t);
+    bt_bench_file_name(&m.b, 2, &t);
+    assert_string_equal(t.data, "20261129_A-model-of-mine_bf16_kvf32_ctx15_cpu_2.json");
     bt_text_free(&t);
 }
 
@@ -158,7 +161,7 @@ static void json_has_the_keys(void **state)
     made_up m;
     bt_text t = {0};
     bt_arena *a = bt_arena_new();
-    bt_bench_print_json(&t, make_up(&m));
+    bt_bench_print_json(&t, make_up(&m), NULL);
     const bt_json_node *root = parse(a, &t);
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
         for (size_t k = 0; k < 3; k++) {
@@ -181,7 +184,7 @@ static void json_has_the_keys(void **state)
     bt_text_free(&t);
     m.b.n_prompt = 0;
     m.b.n_decode = 0;
-    bt_bench_print_json(&t, &m.b);
+    bt_bench_print_json(&t, &m.b, NULL);
     root = parse(a, &t);
     assert_int_equal(at(root, "prefill")->kind, BT_JSON_NULL);
     assert_int_equal(at(root, "decode")->kind, BT_JSON_NULL);
@@ -193,30 +196,64 @@ static void runs_are_compared(void **state)
 {
     (void)state;
     made_up now, then;
-    bt_text json = {0}, page = {0};
+    bt_text json = {0}, page = {0}, object = {0};
+    bt_bench_past past;
+    bt_arena *a = bt_arena_new();
     make_up(&then);
     then.decode_s[0] = then.decode_s[1] = 1; /* 2 tokens/s; now the median is 3 */
     (void)snprintf(then.b.weights, sizeof then.b.weights, "fp8");
-    bt_bench_print_json(&json, &then.b);
-    unit_ok(bt_bench_compare(&page, make_up(&now), "then.json", json.data, json.size, &e), &e);
+    bt_bench_print_json(&json, &then.b, NULL);
+    unit_ok(bt_bench_past_open("then.json", json.data, json.size, &past, &e), &e);
+    bt_text_free(&json);
+    bt_bench_print_comparison(&page, make_up(&now), &past);
     assert_non_null(strstr(page.data, "weights differs: bf16 now, fp8 then"));
     const char *line = strstr(page.data, "decode, tokens/s");
     assert_non_null(line);
     assert_non_null(strstr(line, "1.500"));
+    bt_bench_print_json(&object, &now.b, &past);
+    const bt_json_node *root = at(parse(a, &object), "compare");
+    assert_string_equal(at(root, "file")->text, "then.json");
+    assert_int_equal(at(root, "differences")->n_children, 1);
+    assert_string_equal(at(at(root, "differences")->child, "key")->text, "weights");
+    assert_string_equal(at(at(root, "differences")->child, "then")->text, "fp8");
+    const bt_json_node *ratio = bt_json_get(at(root, "depths")->child, "decode.tokens_per_s");
+    NEAR(number(ratio, "now"), 3);
+    NEAR(number(ratio, "then"), 2);
+    NEAR(number(ratio, "ratio"), 1.5);
+    bt_text_free(&object);
     now.depth.depth = 8;
-    unit_ok(bt_bench_compare(&page, &now.b, "then.json", json.data, json.size, &e), &e);
+    bt_bench_print_comparison(&page, &now.b, &past);
     assert_non_null(strstr(page.data, "depth 8 was not measured then"));
-    bt_text_free(&json);
+    bt_bench_past_close(&past);
+    bt_text_free(&page);
+    bt_arena_free(a);
+}
+
+static void others_are_no_results(void **state)
+{
+    (void)state;
+    made_up now;
+    bt_text page = {0}, object = {0};
+    bt_bench_past past;
     static const char *const others[] = {"", "[]", "{}", "{\"depths\": 3}", "{\"depths\": [", "null"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-        assert_int_equal(bt_bench_compare(&page, &now.b, "then.json", others[i], strlen(others[i]), &e), BT_ERR_FORMAT);
+        assert_int_equal(bt_bench_past_open("then.json", others[i], strlen(others[i]), &past, &e), BT_ERR_FORMAT);
         assert_non_null(strstr(e.message, "then.json"));
+        assert_null(past.arena);
     }
     static const char *const odd[] = {
-        "{\"depths\": [3, {\"depth\": 8, \"decode\": 1, \"ttft_ms\": {\"median\": \"x\"}}]}",
+        "{\"depths\": [3, {\"depth\": 7, \"decode\": 1, \"ttft_ms\": {\"median\": \"x\"}}]}",
         "{\"depths\": [], \"weights\": 3, \"threads\": \"two\"}"};
-    for (size_t i = 0; i < 2; i++)
-        assert_int_equal(bt_bench_compare(&page, &now.b, "then.json", odd[i], strlen(odd[i]), &e), BT_OK);
+    for (size_t i = 0; i < 2; i++) {
+        bt_arena *a = bt_arena_new();
+        unit_ok(bt_bench_past_open("then.json", odd[i], strlen(odd[i]), &past, &e), &e);
+        bt_bench_print_comparison(&page, make_up(&now), &past);
+        bt_bench_print_json(&object, &now.b, &past);
+        assert_int_equal(at(parse(a, &object), "compare.differences")->n_children, 0);
+        bt_text_free(&object);
+        bt_bench_past_close(&past);
+        bt_arena_free(a);
+    }
     bt_text_free(&page);
 }
 
@@ -295,8 +332,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranges_and_percentiles), cmocka_unit_test(fractions_use_the_limits_beside),
         cmocka_unit_test(files_are_named),        cmocka_unit_test(json_has_the_keys),
-        cmocka_unit_test(runs_are_compared),      cmocka_unit_test(a_model_is_measured),
-        cmocka_unit_test(the_system_is_asked),
+        cmocka_unit_test(runs_are_compared),      cmocka_unit_test(others_are_no_results),
+        cmocka_unit_test(a_model_is_measured),    cmocka_unit_test(the_system_is_asked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
