@@ -69,12 +69,6 @@ void bt_app_status(bt_app *a, const char *format, ...) __attribute__((format(pri
 
 int bt_exit_code(bt_status st);
 
-/* "12.3 MB" in decimal units. */
-typedef struct bt_size_text {
-    char text[24];
-} bt_size_text;
-bt_size_text bt_format_size(uint64_t bytes);
-
 double bt_seconds(void); /* of a clock that only goes forward */
 
 /* Writes a text made by bt_text_*; frees it. */

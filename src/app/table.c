@@ -236,7 +236,8 @@ const bt_command_spec bt_commands[BT_N_COMMANDS] = {
             .n_arguments_max = 1,
             .summary = "write a random checkpoint of a released model's true shapes",
             .text = "Makes the folder OUT: random weights, the configuration, and a tokenizer that works but knows no "
-                    "language. It shows how fast a model would run on this machine before it is downloaded. The same "
+                    "language (k3-tiny, k3-small, k3-prod-width and kimi-linear-tiny have none, and take ids alone). "
+                    "It shows how fast a model would run on this machine before it is downloaded. The same "
                     "preset, options and seed give the same bytes.\n\n"
                     "Whether the disk has room is checked first, and OUT appears only when it is complete.",
             .examples = synth_examples,
@@ -700,7 +701,7 @@ const bt_option_spec bt_option_specs[BT_N_OPTIONS] = {
             .kind = BT_KIND_INTEGER,
             .group = BT_GROUP_SYNTH,
             .min = 1,
-            .max = 1024,
+            .max = 1024, /* of the preset it has to be a part, see presets_*.c */
             .default_text = "all",
             .commands = SYNTH,
             .help = "The first N layers only: less disk and memory, the same speed per layer.",
@@ -715,7 +716,7 @@ const bt_option_spec bt_option_specs[BT_N_OPTIONS] = {
             .max = 4096,
             .default_text = "all",
             .commands = SYNTH,
-            .help = "N experts in each layer that has any; value experts are never more than that.",
+            .help = "N of the experts in each layer that has any; value experts are never more than that.",
         },
     [BT_OPT_WEIGHTS] =
         {

@@ -90,4 +90,10 @@ void bt_text_json_f64(bt_text *t, double v);                   /* shortest that 
 bool bt_text_ok(const bt_text *t);                             /* false: memory ran out on the way */
 void bt_text_free(bt_text *t);
 
+/* "12.3 MB" in decimal units. */
+typedef struct bt_size_text {
+    char text[24];
+} bt_size_text;
+bt_size_text bt_format_size(uint64_t bytes);
+
 #endif

@@ -139,3 +139,17 @@ void bt_text_free(bt_text *t)
     bt_free(t->data);
     *t = (bt_text){NULL, 0, 0, false};
 }
+
+bt_size_text bt_format_size(uint64_t bytes)
+{
+    static const char *const units[] = {"B", "kB", "MB", "GB", "TB", "PB", "EB"};
+    bt_size_text s;
+    double x = (double)bytes;
+    size_t unit = 0;
+    while (x >= 999.95 && unit < 6) {
+        x /= 1000;
+        unit++;
+    }
+    (void)snprintf(s.text, sizeof s.text, unit == 0 ? "%.0f %s" : "%.1f %s", x, units[unit]);
+    return s;
+}

@@ -11,12 +11,9 @@
 
 /* What the caller may change about a preset. */
 typedef struct bt_preset_choice {
-    size_t n_layers, n_experts; /* 0: the preset's own */
+    size_t n_layers, n_experts; /* 0: the preset's own, which is also the most */
     bool fp8;
 } bt_preset_choice;
-
-#define BT_PRESET_LAYERS_MAX  1024u
-#define BT_PRESET_EXPERTS_MAX 4096u
 
 /* How one tensor is stored: uniform random numbers about `mean` with this standard deviation. */
 typedef struct bt_filling {

@@ -213,11 +213,12 @@ static bt_status kimi_check(const void *numbers, const bt_preset_choice *c, bt_e
 {
     const kimi_numbers *k = numbers;
     if (c->fp8) return bt_fail(e, BT_ERR_USAGE, "this preset has no FP8 release: its weights are what they are");
-    if (c->n_layers > BT_PRESET_LAYERS_MAX)
-        return bt_fail(e, BT_ERR_USAGE, "%zu layers: at most %u are possible", c->n_layers, BT_PRESET_LAYERS_MAX);
-    if (c->n_experts != 0 && (c->n_experts < k->n_active || c->n_experts > BT_PRESET_EXPERTS_MAX))
-        return bt_fail(e, BT_ERR_USAGE, "%zu experts: each token goes to %u, so %u to %u are possible", c->n_experts,
-                       k->n_active, k->n_active, BT_PRESET_EXPERTS_MAX);
+    if (c->n_layers > k->n_layers)
+        return bt_fail(e, BT_ERR_USAGE, "%zu layers: this preset has %u layers", c->n_layers, k->n_layers);
+    if (c->n_experts != 0 && (c->n_experts < k->n_active || c->n_experts > k->n_experts))
+        return bt_fail(e, BT_ERR_USAGE,
+                       "%zu experts: each token goes to %u of this preset's %u experts, so %u to %u are possible",
+                       c->n_experts, k->n_active, k->n_experts, k->n_active, k->n_experts);
     return BT_OK;
 }
 

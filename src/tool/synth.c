@@ -237,12 +237,16 @@ static bt_status check_space(const job *j, bt_error *e)
     struct statvfs disk;
     bt_synth_vocab v = j->o->preset->vocab(j->o->preset->numbers);
     uint64_t needed = j->layout.bytes + j->layout.index.size + bt_synth_tokenizer_bytes(&v) + SMALL_FILE_BYTES;
-    if (statvfs(j->parent, &disk) != 0) return fail_errno(e, j->parent, "cannot examine", errno);
+    if (statvfs(j->parent, &disk) != 0) {
+        if (errno == ENOENT) return bt_fail(e, BT_ERR_IO, "%s: no such folder; make it first", j->parent);
+        return fail_errno(e, j->parent, "cannot examine", errno);
+    }
     uint64_t unit = disk.f_frsize != 0 ? disk.f_frsize : disk.f_bsize;
     uint64_t available = disk.f_bavail > UINT64_MAX / unit ? UINT64_MAX : disk.f_bavail * unit;
     if (needed <= available) return BT_OK;
-    return bt_fail(e, BT_ERR_MEMORY, "%s: %.1f GB are needed but the disk has %.1f GB free: fewer --layers need less",
-                   j->o->folder, (double)needed / 1e9, (double)available / 1e9);
+    return bt_fail(e, BT_ERR_MEMORY, "%s: %s are needed but the disk has %s free%s", j->o->folder,
+                   bt_format_size(needed).text, bt_format_size(available).text,
+                   j->o->choice.n_layers == 1 ? "" : ": fewer --layers need less");
 }
 
 static bt_status make_partial(job *j, const char *out, bt_error *e)

@@ -97,7 +97,7 @@ for preset, prefix, gate in (("k3-tiny", "language_model.", "g_proj"), ("k3-smal
     check(f"{preset}: it runs", r.code == 0, r)
     os.remove(logits)
 
-base = ("--preset", "k2-mova-tiny", "--experts", "100")
+base = ("--preset", "k2-mova-tiny", "--experts", "8")
 a, b, c = (os.path.join(here, x) for x in "abc")
 check("one thread", run("synth", a, *base, "-t", "1").code == 0)
 check("three threads", run("synth", b, *base, "-t", "3").code == 0)
@@ -105,7 +105,7 @@ check("another seed", run("synth", c, *base, "--seed", "1").code == 0)
 check("the same bytes from any number of threads", files(a) == files(b))
 check("another seed gives other weights", files(a) != files(c))
 config = json.load(open(os.path.join(a, "config.json")))
-check("experts", config["num_experts"] == 100 and config["mova_num_experts"] == 6)
+check("experts", config["num_experts"] == 8 and config["mova_num_experts"] == 6)
 
 # ---- refusals -------------------------------------------------------------------------------------------------------
 
@@ -114,16 +114,26 @@ refused("no folder", 2, "OUT is missing", "synth", "--preset", "k2-tiny")
 refused("no preset", 2, "--preset is missing", "synth", os.path.join(here, "x"))
 refused("unknown preset", 2, "must be one of", "synth", os.path.join(here, "x"), "--preset", "k9")
 refused("it exists", 1, "exists already", "synth", a, "--preset", "k2-tiny")
-refused("no such parent", 1, "cannot", "synth", os.path.join(here, "no", "x"), "--preset", "k2-tiny")
+refused("no such parent", 1, f"{here}/no: no such folder; make it first", "synth", os.path.join(here, "no", "x"), "--preset",
+        "k2-tiny")
 refused("no experts there", 2, "no experts", "synth", os.path.join(here, "x"), "--preset", "k2-tiny", "--experts", "8")
 refused("no FP8 of Kimi", 2, "no FP8 release", "synth", os.path.join(here, "x"), "--preset", "k3-tiny", "--dtype", "fp8")
 refused("too few experts", 2, "each token goes to 8", "synth", os.path.join(here, "x"), "--preset", "k2-mova-36b",
         "--experts", "4")
+refused("more experts than there are", 2, "10 experts", "synth", os.path.join(here, "x"), "--preset", "k2-mova-tiny",
+        "--experts", "11")
+for preset, n in (("k2-tiny", 4), ("k3-tiny", 8)):
+    refused("more layers than there are", 2, f"{n} layers", "synth", os.path.join(here, "x"), "--preset", preset, "--layers",
+            n + 1)
 refused("no layers", 2, "whole number from 1", "synth", os.path.join(here, "x"), "--preset", "k2-tiny", "--layers", "0")
 refused("a dtype of run", 2, "must be one of: bf16 fp8", "synth", os.path.join(here, "x"), "--preset", "k2-tiny",
         "--dtype", "f32")
-refused("too large for the disk", 4, "GB free", "synth", os.path.join(here, "x"), "--preset", "k2-32b", "--layers",
-        "1024")
+# Of the file system of /proc nothing is ever free.
+refused("too large for the disk", 4, "69.6 GB are needed but the disk has 0 B free: fewer --layers need less", "synth",
+        "/proc/x", "--preset", "k2-32b")
+r = run("synth", "/proc/x", "--preset", "k2-tiny", "--layers", "1")
+check("in a unit that fits, without advice that cannot help", r.code == 4 and " MB are needed but the disk has 0 B free\n" in
+      r.err, r)
 check("refusals leave nothing", sorted(os.listdir(here)) == before, os.listdir(here))
 
 # ---- interrupted: wait until it writes, then stop it ----------------------------------------------------------------

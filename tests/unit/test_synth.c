@@ -132,8 +132,9 @@ static void data_is_aligned(void **state)
         bt_synth_layout l;
         const bt_preset *p = bt_presets_at(i);
         bt_preset_choice c = {.n_layers = 5, .fp8 = i % 2 == 1 && strncmp(p->name, "k2-", 3) == 0};
-        if (bt_synth_layout_make(p, &c, 0, &l, &e) != BT_OK) fail_msg("%s", e.message);
-        assert_int_equal(l.n_shards, 5 + p->rest_apart);
+        while (bt_synth_layout_make(p, &c, 0, &l, &e) != BT_OK) /* some have fewer */
+            if (--c.n_layers < 2) fail_msg("%s", e.message);
+        assert_int_equal(l.n_shards, c.n_layers + p->rest_apart);
         for (size_t k = 0; k < l.n_shards; k++) {
             const bt_synth_shard *s = &l.shards[k];
             uint64_t at = s->header.size;
@@ -174,7 +175,10 @@ static void choices_change_the_config(void **state)
     assert_non_null(strstr(e.message, "each token goes to 8"));
     assert_int_equal(choose("k2-0.9b", 0, 8, &l), BT_ERR_USAGE);
     assert_non_null(strstr(e.message, "no experts"));
-    assert_int_equal(choose("k2-0.9b", 1025, 0, &l), BT_ERR_USAGE);
+    assert_int_equal(choose("k2-mova-36b", 0, 101, &l), BT_ERR_USAGE);
+    assert_non_null(strstr(e.message, "100"));
+    assert_int_equal(choose("k2-0.9b", 29, 0, &l), BT_ERR_USAGE);
+    assert_non_null(strstr(e.message, "28 layers"));
     const bt_preset *p;
     assert_int_equal(bt_preset_find("k2-9b", &p, &e), BT_ERR_USAGE);
     assert_non_null(strstr(e.message, "k2-mova-tiny"));
@@ -195,7 +199,10 @@ static void choices_change_kimi_configs(void **state)
     bt_synth_layout_free(&l);
     assert_int_equal(choose("k3-full", 0, 15, &l), BT_ERR_USAGE);
     assert_non_null(strstr(e.message, "each token goes to 16"));
-    assert_int_equal(choose("k3-full", 1025, 0, &l), BT_ERR_USAGE);
+    assert_int_equal(choose("k3-full", 0, 897, &l), BT_ERR_USAGE);
+    assert_non_null(strstr(e.message, "896"));
+    assert_int_equal(choose("k3-full", 94, 0, &l), BT_ERR_USAGE);
+    assert_non_null(strstr(e.message, "93 layers"));
     bt_preset_choice fp8 = {.fp8 = true};
     assert_int_equal(bt_synth_layout_make(preset("k3-full"), &fp8, 0, &l, &e), BT_ERR_USAGE);
     assert_non_null(strstr(e.message, "no FP8 release"));
@@ -275,9 +282,9 @@ static void bytes_do_not_depend_on_threads(void **state)
     char *folder = unit_make_folder();
     char *one = join(folder, "one"), *three = join(folder, "three/"), *other = join(folder, "other");
     bt_preset_choice c = {.n_layers = 1};
-    bt_synth_report r = make(one, "k2-mova-tiny", (bt_preset_choice){.n_experts = 300}, 3, 1);
-    (void)make(three, "k2-mova-tiny", (bt_preset_choice){.n_experts = 300}, 3, 3);
-    (void)make(other, "k2-mova-tiny", c, 4, 2);
+    bt_synth_report r = make(one, "k3-prod-width", c, 3, 1);
+    (void)make(three, "k3-prod-width", c, 3, 3);
+    (void)make(other, "k3-prod-width", c, 4, 2);
     assert_true(r.bytes > (uint64_t)3 * (4 << 20)); /* several chunks */
     DIR *d = opendir(one);
     assert_non_null(d);
@@ -293,8 +300,8 @@ static void bytes_do_not_depend_on_threads(void **state)
         n_files++;
     }
     (void)closedir(d);
-    assert_int_equal(n_files, 4 + 5);
-    /* The embedding is the same size at any number of layers; another seed gives another one. */
+    assert_int_equal(n_files, 4);
+    /* Another seed gives another embedding. */
     bt_model *a = open_model(one), *b = open_model(other);
     assert_memory_not_equal(a->views[0].data, b->views[0].data, 64);
     bt_model_close(a);
@@ -720,14 +727,9 @@ static void failures_leave_nothing(void **state)
     o.folder = below;
     assert_int_equal(bt_synth(&o, &r, &e), BT_ERR_IO);
     assert_int_equal(n_entries(folder), 1);
-    char *huge = join(folder, "huge"); /* a terabyte */
-    o.folder = huge;
-    o.preset = preset("k2-32b");
-    o.choice = (bt_preset_choice){.n_layers = 1024};
+    o.folder = "/proc/m"; /* where nothing is ever free */
     assert_int_equal(bt_synth(&o, &r, &e), BT_ERR_MEMORY);
-    assert_non_null(strstr(e.message, "GB free"));
-    assert_int_equal(n_entries(folder), 1);
-    bt_free(huge);
+    assert_non_null(strstr(e.message, "the disk has 0 B free"));
     bt_free(path);
     bt_free(below);
     unit_remove_folder(folder);
