@@ -159,7 +159,7 @@ int bt_app_close(bt_app *a, int code)
     (void)bt_sink_flush(&a->out);
     if (a->out.state == BT_SINK_FAILED && code == BT_EXIT_DONE) {
         int number = a->out.error_number;
-        code = number == ENOSPC || number == EDQUOT ? BT_EXIT_MEMORY : BT_EXIT_FAILED;
+        code = number == ENOSPC || number == EDQUOT || number == EFBIG ? BT_EXIT_MEMORY : BT_EXIT_FAILED;
         (void)bt_app_fail_with(a, code, "stdout: cannot write: %s", strerror(number));
     }
     bt_signals_opening(NULL);

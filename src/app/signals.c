@@ -62,11 +62,11 @@ static void on_suspend(int signal_number)
 
 static void on_interrupt(int signal_number)
 {
-    if (is_conversing && (is_interrupted || signal_number == SIGTERM)) {
+    if (is_conversing && (is_interrupted || signal_number != SIGINT)) {
         leave_terminal();
         _exit(EXIT_INTERRUPTED);
     }
-    /* Outside a conversation SA_RESETHAND is set: the next one kills. */
+    /* Outside a conversation SA_RESETHAND is set, but for SIGHUP: the next one kills. */
     if (!is_deferred) {
         say("\nbaltoro: interrupted\n");
         _exit(EXIT_INTERRUPTED);
@@ -99,19 +99,28 @@ static void on_bus_error(int signal_number, siginfo_t *info, void *context)
     (void)raise(SIGBUS);
 }
 
+/* nohup and shells that run a job in the background set signals to be ignored: these are left so. */
+static void handle_unless_ignored(int signal_number, const struct sigaction *action)
+{
+    struct sigaction before;
+    if (sigaction(signal_number, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+        (void)sigaction(signal_number, action, NULL);
+}
+
 void bt_signals_install(void)
 {
     struct sigaction interrupt = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
+    struct sigaction hangup = {.sa_handler = on_interrupt}; /* shell and system may both send it, which is no hurry */
     struct sigaction bus = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO};
     (void)sigemptyset(&interrupt.sa_mask);
+    (void)sigemptyset(&hangup.sa_mask);
     (void)sigemptyset(&bus.sa_mask);
-    struct sigaction before;
-    /* nohup and shells that run a job in the background set SIGINT to be ignored: leave it so. */
-    if (sigaction(SIGINT, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
-        (void)sigaction(SIGINT, &interrupt, NULL);
+    handle_unless_ignored(SIGINT, &interrupt);
+    handle_unless_ignored(SIGHUP, &hangup);
     (void)sigaction(SIGTERM, &interrupt, NULL);
     (void)sigaction(SIGBUS, &bus, NULL);
     (void)signal(SIGPIPE, SIG_IGN);
+    (void)signal(SIGXFSZ, SIG_IGN);
 }
 
 void bt_signals_converse(int fd, const char *at_end, const char *at_begin)
@@ -120,14 +129,13 @@ void bt_signals_converse(int fd, const char *at_end, const char *at_begin)
     greeting = at_begin;
     terminal_fd = isatty(fd) == 1 && tcgetattr(fd, &terminal) == 0 ? fd : -1;
     is_deferred = is_conversing = 1;
-    struct sigaction again = {.sa_handler = on_interrupt}, before;
+    struct sigaction again = {.sa_handler = on_interrupt};
     (void)sigemptyset(&again.sa_mask);
-    if (sigaction(SIGINT, NULL, &before) == 0 && before.sa_handler != SIG_IGN) (void)sigaction(SIGINT, &again, NULL);
+    handle_unless_ignored(SIGINT, &again);
     (void)sigaction(SIGTERM, &again, NULL);
     struct sigaction suspend = {.sa_handler = on_suspend};
     (void)sigemptyset(&suspend.sa_mask);
-    if (terminal_fd >= 0 && sigaction(SIGTSTP, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
-        (void)sigaction(SIGTSTP, &suspend, NULL);
+    if (terminal_fd >= 0) handle_unless_ignored(SIGTSTP, &suspend);
 }
 
 bool bt_signals_resumed(void)

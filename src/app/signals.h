@@ -1,11 +1,12 @@
 /*
  * Signals. A handler can only reach global data: these few words are the program's only mutable globals.
  *
- *   SIGINT, SIGTERM  the first one ends the work: at once where nothing would be lost (loading, reading the prompt, the
+ *   SIGINT, SIGTERM,
+ *   SIGHUP           the first one ends the work: at once where nothing would be lost (loading, reading the prompt, the
  *                    first step), else as soon as the running step is done, keeping what was said. The second one
- *                    kills.
+ *                    kills; of SIGHUP, which comes of a terminal that is gone, more are as one.
  *   SIGTSTP          in a conversation: gives the terminal back as it was, stops, and takes it again when it goes on.
- *   SIGPIPE          ignored: a write says EPIPE.
+ *   SIGPIPE, SIGXFSZ ignored: a write says EPIPE or EFBIG, and cleans up.
  *   SIGBUS           a checkpoint's file shrank while it was mapped: names the file and exits with 3.
  */
 #ifndef APP_SIGNALS_H
@@ -19,10 +20,10 @@ void bt_signals_install(void);
 void bt_signals_defer(bool is_deferred);
 bool bt_signals_interrupted(void);
 
-/* A conversation begins: SIGINT sets the flag and may come again; a second one before bt_signals_clear, and SIGTERM at
- * once, end the program with 130. Then fd, if it is a terminal, gets back the attributes that it has now, after
- * `farewell` was written to it. So it does when the program is stopped; once it goes on, `greeting` is written. Both
- * are static. */
+/* A conversation begins: SIGINT sets the flag and may come again; a second one before bt_signals_clear, and SIGTERM or
+ * SIGHUP at once, end the program with 130. Then fd, if it is a terminal, gets back the attributes that it has now,
+ * after `farewell` was written to it. So it does when the program is stopped; once it goes on, `greeting` is written.
+ * Both are static. */
 void bt_signals_converse(int fd, const char *farewell, const char *greeting);
 bool bt_signals_resumed(void); /* true once after the program was stopped and goes on: its screen is somebody else's */
 void bt_signals_clear(void);   /* forgets an interrupt that was seen to */

@@ -36,7 +36,7 @@ static const char *kind_name(mode_t mode)
 
 static bt_status fail_errno(bt_error *e, const char *path, const char *what, int fault)
 {
-    bool full = fault == ENOSPC || fault == EDQUOT || fault == ENOMEM;
+    bool full = fault == ENOSPC || fault == EDQUOT || fault == EFBIG || fault == ENOMEM;
     return bt_fail(e, full ? BT_ERR_MEMORY : BT_ERR_IO, "%s: %s: %s", path, what, strerror(fault));
 }
 

@@ -98,8 +98,9 @@ refused("no such folder", 1, "nowhere", "logits", DENSE, "--ids", "1", "--output
 refused("output is a folder", 1, "baltoro-cli", "logits", DENSE, "--ids", "1", "--output", HERE)
 
 limited = f'ulimit -f 8; exec "$0" logits "{DENSE}" --ids-file "{HERE}/many" --output "{HERE}/limited.safetensors"'
-r = subprocess.run(["bash", "-c", 'trap "" XFSZ; ' + limited, PROGRAM], capture_output=True, env=environment())
-check("a file that may not grow", r.returncode in (1, 4) and b"limited.safetensors" in r.stderr, r.returncode, r.stderr)
+for command in (limited, 'trap "" XFSZ; ' + limited):
+    r = subprocess.run(["bash", "-c", command, PROGRAM], capture_output=True, env=environment())
+    check("a file that may not grow", r.returncode == 4 and b"limited.safetensors" in r.stderr, r.returncode, r.stderr)
 check("no half of it is left", not [f for f in os.listdir(HERE) if f.startswith("limited")], os.listdir(HERE))
 
 # ---- interrupted ----------------------------------------------------------------------------------------------------------
@@ -111,15 +112,29 @@ p.stdin.flush()
 p.send_signal(signal.SIGINT)
 _, err = p.communicate(timeout=60)
 check("interrupted while reading", p.returncode in (130, -signal.SIGINT) and not os.path.exists(interrupted), p.returncode, err)
-p = start("logits", DENSE, "--ids-file", write("whole", "1 " * 4096), "--output", interrupted, "--chunk", "1", "--cpu",
-          "scalar")
-while not any(f.startswith("interrupted") or f.startswith(".interrupted") for f in os.listdir(HERE)) and p.poll() is None:
-    pass  # until the output is begun
-p.send_signal(signal.SIGINT)
-_, err = p.communicate(timeout=120)
-left = [f for f in os.listdir(HERE) if "interrupted" in f]
-check("interrupted while writing: nothing is left", (p.returncode == 130 and left == []) or (p.returncode == 0 and left), p.returncode,
-      err, left)
+
+
+def stopped(n_ids, signals, hangup=signal.SIG_DFL):
+    """Sends these while logits are written. The exit status, stderr, and what is left of the output."""
+    kept = signal.signal(signal.SIGHUP, hangup)  # which the program inherits
+    p = start("logits", DENSE, "--ids-file", write("whole", "1 " * n_ids), "--output", interrupted, "--chunk", "1", "--cpu", "scalar")
+    signal.signal(signal.SIGHUP, kept)
+    while not any(f.startswith("interrupted") or f.startswith(".interrupted") for f in os.listdir(HERE)) and p.poll() is None:
+        pass  # until the output is begun
+    for s in signals:
+        p.send_signal(s)
+    _, err = p.communicate(timeout=120)
+    return p.returncode, err, [f for f in os.listdir(HERE) if "interrupted" in f]
+
+
+# A shell and the system may both tell that the terminal is gone.
+for signals in ([signal.SIGINT], [signal.SIGTERM], [signal.SIGHUP], [signal.SIGHUP] * 2):
+    code, err, left = stopped(4096, signals)
+    check(f"{signals} while writing: nothing is left", (code == 130 and left == []) or (code == 0 and left), code, err, left)
+    for name in left:
+        os.remove(os.path.join(HERE, name))
+code, err, left = stopped(300, [signal.SIGHUP], signal.SIG_IGN)
+check("under nohup it goes on", code == 0 and left == ["interrupted"], code, err, left)
 
 # ---- verify ---------------------------------------------------------------------------------------------------------------
 

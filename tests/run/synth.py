@@ -5,11 +5,12 @@ import json
 import os
 import signal
 import struct
+import subprocess
 import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
-from cli import check, finish, folder, refused, run, start  # noqa: E402
+from cli import PROGRAM, check, environment, finish, folder, refused, run, start  # noqa: E402
 
 here = folder()
 
@@ -138,16 +139,24 @@ check("refusals leave nothing", sorted(os.listdir(here)) == before, os.listdir(h
 
 # ---- interrupted: wait until it writes, then stop it ----------------------------------------------------------------
 
-p = start("synth", os.path.join(here, "stopped"), "--preset", "k2-0.9b", "--layers", "8")
-deadline, partial = time.monotonic() + 60, []
-while time.monotonic() < deadline and p.poll() is None and not partial:
-    partial = [n for n in os.listdir(here) if n.startswith("stopped.partial-") and
-               any(x.startswith("model-") for x in os.listdir(os.path.join(here, n)))]
-check("it is built under another name", bool(partial) and "stopped" not in os.listdir(here), os.listdir(here))
-check("config.json comes last", not any(os.path.exists(os.path.join(here, n, "config.json")) for n in partial))
-p.send_signal(signal.SIGINT)
-out, err = p.communicate(timeout=120)
-check("interrupted", p.returncode == 130 and b"was not written" in err, err)
-check("an interrupt leaves nothing", sorted(os.listdir(here)) == before, os.listdir(here))
+for number in (signal.SIGINT, signal.SIGHUP):
+    kept = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which the program inherits: not that of nohup
+    p = start("synth", os.path.join(here, "stopped"), "--preset", "k2-0.9b", "--layers", "8")
+    signal.signal(signal.SIGHUP, kept)
+    deadline, partial = time.monotonic() + 60, []
+    while time.monotonic() < deadline and p.poll() is None and not partial:
+        partial = [n for n in os.listdir(here) if n.startswith("stopped.partial-") and
+                   any(x.startswith("model-") for x in os.listdir(os.path.join(here, n)))]
+    check("it is built under another name", bool(partial) and "stopped" not in os.listdir(here), os.listdir(here))
+    check("config.json comes last", not any(os.path.exists(os.path.join(here, n, "config.json")) for n in partial))
+    p.send_signal(number)
+    out, err = p.communicate(timeout=120)
+    check(f"{number}: interrupted", p.returncode == 130 and b"was not written" in err, p.returncode, err)
+    check(f"{number} leaves nothing", sorted(os.listdir(here)) == before, os.listdir(here))
+
+limited = ["bash", "-c", 'ulimit -f 256; exec "$0" synth "$1" --preset k2-mova-tiny', PROGRAM, os.path.join(here, "limited")]
+r = subprocess.run(limited, capture_output=True, env=environment())
+check("a file that may not grow", r.returncode == 4 and b"File too large" in r.stderr, r.returncode, r.stderr)
+check("no half of it is left", sorted(os.listdir(here)) == before, os.listdir(here))
 
 finish()
