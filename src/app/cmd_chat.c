@@ -275,6 +275,8 @@ static int open_screen(bt_chat_app *c)
     if (c->has_prompt) bt_chat_say(c, "/help lists the commands; Ctrl-D leaves");
     return BT_EXIT_DONE;
 }
+        if (st == BT_OK && history != NULL && bt_path_exists(history) && !bt_editor_has_history(c->editor))
+            bt_app_note(a, "no history is kept: %s is a file of another kind", history);
 
 static int begin_talk(bt_chat_app *c)
 {

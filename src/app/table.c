@@ -121,9 +121,12 @@ const bt_command_spec bt_commands[BT_N_COMMANDS] = {
             .takes_model = true,
             .summary = "hold a conversation in the terminal",
             .text =
-                "Lines are edited and remembered. A backslash at the end of a line continues the message on the next "
-                "one; what is pasted arrives whole. A line that begins with / is a command, /help lists them. "
-                "Reasoning is dimmed, and folded by /think.\n\n"
+                "Lines are edited and remembered. A backslash at the end of a line continues the message, or the text "
+                "of /system, on the next one; what is pasted arrives whole. A line that begins with / is a command, "
+                "/help lists them. Reasoning is dimmed, and folded by /think.\n\n"
+                "What was typed is kept in XDG_STATE_HOME/baltoro/history, by default "
+                "~/.local/state/baltoro/history; XDG_STATE_HOME=/dev/null keeps none. That file and those that /save "
+                "makes are for their owner alone.\n\n"
                 "Ctrl-C stops the answer and keeps what was said; twice it leaves with 130. Ctrl-D leaves. Of each "
                 "turn "
                 "only what is new is computed. When the context is full the program says so; nothing is cut.\n\n"

@@ -255,6 +255,7 @@ struct bt_output {
     char *path;      /* the name to appear under */
     char *temporary; /* the name it has until then; NULL: written in place (a device, a FIFO) */
     int fd;
+    mode_t mode; /* of a new file, less the umask */
     size_t used;
     char buffer[OUTPUT_BYTES];
 };
@@ -267,7 +268,7 @@ static void output_free(bt_output *o)
     bt_free(o);
 }
 
-/* Opens a new file beside o->path. O_EXCL with mode 0666 rather than mkstemp: the umask then applies as it should. */
+/* Opens a new file beside o->path. O_EXCL rather than mkstemp: the umask then applies as it should. */
 static bt_status open_temporary(bt_output *o, bt_error *e)
 {
     const char *slash = strrchr(o->path, '/');
@@ -281,7 +282,7 @@ static bt_status open_temporary(bt_output *o, bt_error *e)
     for (uint64_t try_i = 0; try_i < N_TEMPORARY_TRIES; try_i++) {
         (void)snprintf(o->temporary, bytes, "%.*s.%.200s.%08x.tmp", (int)(name - o->path), o->path, name,
                        (unsigned)(bt_rng_u64(seed, try_i) & 0xffffffffu));
-        o->fd = bt_io_open(o->temporary, O_WRONLY | O_CREAT | O_EXCL);
+        o->fd = bt_io_open_as(o->temporary, O_WRONLY | O_CREAT | O_EXCL, o->mode);
         if (o->fd >= 0) return BT_OK;
         if (errno != EEXIST) break;
     }
@@ -306,13 +307,14 @@ static bt_status output_open(bt_output *o, const char *path, bt_error *e)
     return o->fd < 0 ? fail_errno(e, path, "cannot open it for writing", errno) : BT_OK;
 }
 
-bt_status bt_output_open(const char *path, bt_output **out, bt_error *e)
+static bt_status output_new(const char *path, mode_t mode, bt_output **out, bt_error *e)
 {
     bt_output *o = bt_malloc(1, sizeof *o);
     if (o == NULL) return bt_fail(e, BT_ERR_MEMORY, "%s: no memory to write it", path);
     o->path = NULL;
     o->temporary = NULL;
     o->fd = -1;
+    o->mode = mode;
     o->used = 0;
     bt_status st = output_open(o, path, e);
     if (st != BT_OK) {
@@ -321,6 +323,20 @@ bt_status bt_output_open(const char *path, bt_output **out, bt_error *e)
     }
     *out = o;
     return BT_OK;
+}
+
+bt_status bt_output_open(const char *path, bt_output **out, bt_error *e)
+{
+    return output_new(path, 0666, out, e);
+}
+
+bt_status bt_output_open_private(const char *path, bt_output **out, bt_error *e)
+{
+    struct stat info;
+    bool replaces = bt_io_stat(path, &info) == 0 && S_ISREG(info.st_mode);
+    bt_status st = output_new(path, 0600, out, e);
+    if (st == BT_OK && replaces) (void)fchmod((*out)->fd, info.st_mode & 0777); /* if not: it stays private */
+    return st;
 }
 
 static bt_status write_all(bt_output *o, const char *from, size_t n, bt_error *e)

@@ -66,13 +66,18 @@ static bool planted(size_t *n)
 }
 #endif
 
-int bt_io_open(const char *path, int flags)
+int bt_io_open_as(const char *path, int flags, mode_t mode)
 {
     int fd;
     COUNT(n_opened);
-    do fd = planted(NULL) ? -1 : open(path, flags | O_CLOEXEC, 0666);
+    do fd = planted(NULL) ? -1 : open(path, flags | O_CLOEXEC, mode);
     while (fd < 0 && errno == EINTR);
     return fd;
+}
+
+int bt_io_open(const char *path, int flags)
+{
+    return bt_io_open_as(path, flags, 0666);
 }
 
 int bt_io_close(int fd)

@@ -13,6 +13,7 @@
 #include "baltoro.h"
 
 int bt_io_open(const char *path, int flags); /* a new file gets mode 0666, less the umask */
+int bt_io_open_as(const char *path, int flags, mode_t mode);
 int bt_io_close(int fd);
 int bt_io_stat(const char *path, struct stat *s);
 int bt_io_fstat(int fd, struct stat *s);

@@ -116,7 +116,7 @@ bt_status bt_session_file_write(const char *path, const bt_session_file *f, bt_e
     memcpy(h.cpu_level, f->cpu_level, sizeof h.cpu_level);
     h.header_checksum = header_checksum(&h);
     bt_output *o;
-    bt_status st = bt_output_open(path, &o, e);
+    bt_status st = bt_output_open_private(path, &o, e);
     if (st != BT_OK) return st;
     st = bt_output_write(o, &h, sizeof h, e);
     if (st == BT_OK) st = bt_output_write(o, f->messages, f->messages_size, e);

@@ -478,6 +478,56 @@ def test_no_history(model):
     t.close()
 
 
+def history_of(home):
+    path = os.path.join(home, "baltoro", "history")
+    return open(path, "rb").read() if os.path.exists(path) else None
+
+
+def test_history(model):
+    """Two conversations at once keep each other's lines; a file of another kind stays as it is; /dev/null keeps none."""
+    home = cli.folder()
+    first, second = (Terminal("chat", model, *WORDS, XDG_STATE_HOME=home) for _ in range(2))
+    first.until_prompt()
+    second.until_prompt()
+    for t, line in ((first, "/temp 0.1"), (second, "/temp 0.2"), (first, "/temp 0.3")):
+        t.say(line)
+        t.until_prompt()
+    lines = history_of(home).split(b"\n")
+    check("history: two at once keep all lines, in order",
+          lines == [b"_HiStOrY_V2_", *[b"/temp\\0400." + n for n in (b"1", b"2", b"3")], b""], lines)
+    mode = os.stat(os.path.join(home, "baltoro", "history")).st_mode & 0o777
+    check("history: for its owner alone", mode == 0o600, oct(mode))
+    for t in (first, second):
+        t.say("/quit")
+        t.finish()
+        t.close()
+
+    long = b"_HiStOrY_V2_\n" + b"".join(b"line%d\n" % i for i in range(2500))
+    for before, after in ((b"mine\n", b"mine\n"), (long, None), (b"", b"_HiStOrY_V2_\n/temp\\0401\n")):
+        with open(os.path.join(home, "baltoro", "history"), "wb") as f:
+            f.write(before)
+        t = Terminal("chat", model, *WORDS, XDG_STATE_HOME=home)
+        t.until_prompt()
+        told = any("no history is kept" in line for line in t.screen.text())
+        check(f"history: {before[:5]} is told of", told == (before == b"mine\n"), t.screen.text())
+        t.say("/temp 1")
+        t.until_prompt()
+        t.say("/quit")
+        t.finish()
+        t.close()
+        lines = history_of(home).split(b"\n")[1:-2]
+        check(f"history: {before[:5]}, afterwards", history_of(home).startswith(after + b"/quit" * (before == b"")) if after else
+              lines == [b"line%d" % i for i in range(1500, 2500)] + [b"/temp\\0401"], history_of(home)[:200], len(lines))
+
+    t = Terminal("chat", model, *WORDS, XDG_STATE_HOME="/dev/null", HOME=home)
+    t.until_prompt()
+    t.say("/temp 1")
+    t.until_prompt()
+    t.say("/quit")
+    check("history: /dev/null keeps none", t.finish() == 0 and not os.path.exists(os.path.join(home, ".local")))
+    t.close()
+
+
 # ---- no terminal -----------------------------------------------------------------------------------------------------
 
 def test_lines(model):
@@ -518,6 +568,7 @@ def main():
     test_reasoning(home)
     test_narrow(model, home)
     test_no_history(model)
+    test_history(model)
     test_lines(model)
     cli.finish()
 
