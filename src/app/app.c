@@ -58,6 +58,23 @@ void bt_app_say(bt_app *a, const char *format, va_list args)
     (void)fprintf(stderr, "%s\n", line.message);
 }
 
+void bt_app_say_text(bt_app *a, const char *label, const char *text)
+{
+    enum { PIECE_BYTES = 1024 };
+    bt_error piece; /* bt_fail makes it safe for a terminal */
+    erase_status(a);
+    (void)fputs(label, stderr);
+    while (*text != '\0') {
+        size_t n = strcspn(text, "\n\t"), size = n < PIECE_BYTES ? n : PIECE_BYTES;
+        while (size > 1 && size < n && ((unsigned char)text[size] & 0xc0) == 0x80) size--; /* not through a character */
+        (void)bt_fail(&piece, BT_ERR_USAGE, "%.*s", (int)size, text);
+        (void)fputs(piece.message, stderr);
+        text += size;
+        if (size == n && *text != '\0') (void)fputc(*text++, stderr);
+    }
+    (void)fputc('\n', stderr);
+}
+
 void bt_app_note(bt_app *a, const char *format, ...)
 {
     if (a->is_quiet) return;

@@ -64,6 +64,8 @@ int bt_app_fail_with(bt_app *a, int code, const char *format, ...) __attribute__
 void bt_app_note(bt_app *a, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void bt_app_detail(bt_app *a, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void bt_app_say(bt_app *a, const char *format, va_list args) __attribute__((format(printf, 2, 0))); /* also if quiet */
+/* Text of any length and its line ends behind `label`, also if quiet. */
+void bt_app_say_text(bt_app *a, const char *label, const char *text);
 /* A line that the next one overwrites; only where stderr is a terminal. "" erases it. */
 void bt_app_status(bt_app *a, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

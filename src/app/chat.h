@@ -37,11 +37,17 @@ typedef struct bt_chat_app {
 /* A line to the person, also with --quiet: what a command was asked for. */
 void bt_chat_say(bt_chat_app *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* The same, of any length and with line ends: `text` behind `label`. */
+void bt_chat_say_text(bt_chat_app *c, const char *label, const char *text);
+
 /* Answers the conversation as it stands. False: it did not, and the person knows why. */
 bool bt_chat_answer(bt_chat_app *c);
 
 typedef enum bt_chat_next { BT_CHAT_GO_ON, BT_CHAT_LEAVE } bt_chat_next;
-bt_chat_next bt_chat_command(bt_chat_app *c, const char *line);
-bool bt_chat_load(bt_chat_app *c, const char *path);
+bool bt_chat_is_command(const char *message);
+bt_chat_next bt_chat_command(bt_chat_app *c, const char *message); /* that is one; c->code: what a failure leaves */
+/* False: it failed, the person knows why, and c->code says it. is_asked: by a command, so that --quiet is no reason to
+ * be silent. */
+bool bt_chat_load(bt_chat_app *c, const char *path, bool is_asked);
 
 #endif

@@ -1,5 +1,9 @@
-/* The commands of a conversation: a table, and a function for each. One that fails says why and changes nothing. */
+/*
+ * The commands of a conversation: a table, and a function for each. One that fails says why and changes nothing;
+ * without a person it also ends the program, by the code that it leaves in c->code.
+ */
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -13,11 +17,28 @@
 typedef struct command {
     const char *name, *argument, *help;
     bt_chat_next (*run)(bt_chat_app *c, const char *argument); /* "": none given */
+    bool takes_lines;                                          /* the argument may have several */
 } command;
 
 static void fail(bt_chat_app *c)
 {
-    (void)bt_app_fail(&c->app, BT_EXIT_FAILED);
+    c->code = bt_app_fail(&c->app, c->app.error.status == BT_ERR_MEMORY ? BT_EXIT_MEMORY : BT_EXIT_FAILED);
+}
+
+/* What was asked for cannot be done: a word to a person, an error to a program. */
+static void refuse(bt_chat_app *c, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static void refuse(bt_chat_app *c, int code, const char *format, ...)
+{
+    char text[BT_ERROR_BYTES_MAX];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    c->code = code;
+    if (c->has_prompt)
+        bt_chat_say(c, "%s", text);
+    else
+        (void)bt_app_fail_with(&c->app, code, "%s", text);
 }
 
 /* ---- the conversation -------------------------------------------------------------------------------------------- */
@@ -26,11 +47,13 @@ static bt_chat_next set_system(bt_chat_app *c, const char *argument)
 {
     const char *now = bt_talk_system(c->talk);
     bool removes = strcmp(argument, "-") == 0;
-    if (argument[0] == '\0' || (removes && now == NULL)) {
-        bt_chat_say(c, now != NULL ? "system message: %s" : "there is no system message", now);
+    if (argument[0] == '\0') {
+        bt_chat_say_text(c, now != NULL ? "system message: " : "there is no system message", now != NULL ? now : "");
         return BT_CHAT_GO_ON;
     }
-    if (bt_talk_set_system(c->talk, removes ? NULL : argument, &c->app.error) != BT_OK)
+    if (removes && now == NULL)
+        refuse(c, BT_EXIT_FAILED, "there is no system message");
+    else if (bt_talk_set_system(c->talk, removes ? NULL : argument, &c->app.error) != BT_OK)
         fail(c);
     else
         bt_chat_say(c, "%s",
@@ -48,14 +71,15 @@ static bt_chat_next set_effort(bt_chat_app *c, const char *argument)
     }
     for (size_t i = 0; i < sizeof efforts / sizeof efforts[0]; i++) {
         if (strcmp(argument, efforts[i]) != 0) continue;
-        if (bt_chat_choose_effort(&c->app, c->chat, efforts[i], &options) == BT_EXIT_DONE) {
+        c->code = bt_chat_choose_effort(&c->app, c->chat, efforts[i], &options);
+        if (c->code == BT_EXIT_DONE) {
             c->effort = efforts[i];
             c->effort_options = options;
             bt_chat_say(c, "reasoning effort: %s", c->effort);
         }
         return BT_CHAT_GO_ON;
     }
-    bt_chat_say(c, "the effort is one of none, minimal, low, medium, high, xhigh, max");
+    refuse(c, BT_EXIT_USAGE, "the effort is one of none, minimal, low, medium, high, xhigh, max");
     return BT_CHAT_GO_ON;
 }
 
@@ -66,7 +90,7 @@ static bt_chat_next set_temperature(bt_chat_app *c, const char *argument)
     if (argument[0] == '\0') {
         bt_chat_say(c, "temperature: %g", c->sampling.temperature);
     } else if (!bt_parse_real(argument, &t) || t < s->min || t > s->max) {
-        bt_chat_say(c, "the temperature is a number from %g to %g", s->min, s->max);
+        refuse(c, BT_EXIT_USAGE, "the temperature is a number from %g to %g", s->min, s->max);
     } else {
         c->sampling.temperature = t;
         bt_chat_say(c, "temperature: %g", t);
@@ -77,6 +101,10 @@ static bt_chat_next set_temperature(bt_chat_app *c, const char *argument)
 static bt_chat_next fold(bt_chat_app *c, const char *argument)
 {
     (void)argument;
+    if (!c->screen.is_terminal) {
+        bt_chat_say(c, "reasoning is shown on a terminal alone; stdout is none");
+        return BT_CHAT_GO_ON;
+    }
     c->screen.is_folded = !c->screen.is_folded;
     if (c->screen.is_folded)
         bt_chat_say(c, "reasoning is folded from now on");
@@ -92,13 +120,13 @@ static bt_chat_next answer_again(bt_chat_app *c, const char *argument)
     (void)argument;
     size_t last = bt_talk_last_user(c->talk);
     if (last == SIZE_MAX) {
-        bt_chat_say(c, "there is nothing to answer yet");
+        refuse(c, BT_EXIT_FAILED, "there is nothing to answer yet");
         return BT_CHAT_GO_ON;
     }
     bt_text before = {0};
     bt_talk_write(c->talk, &before);
     if (!bt_text_ok(&before)) {
-        bt_chat_say(c, "no memory to keep the answer that there is");
+        refuse(c, BT_EXIT_MEMORY, "no memory to keep the answer that there is");
     } else {
         bt_talk_cut(c->talk, last + 1);
         if (!bt_chat_answer(c) && bt_talk_n_messages(c->talk) == last + 1 &&
@@ -114,7 +142,7 @@ static bt_chat_next undo(bt_chat_app *c, const char *argument)
     (void)argument;
     size_t last = bt_talk_last_user(c->talk);
     if (last == SIZE_MAX) {
-        bt_chat_say(c, "there is nothing to take back");
+        refuse(c, BT_EXIT_FAILED, "there is nothing to take back");
         return BT_CHAT_GO_ON;
     }
     bt_talk_cut(c->talk, last);
@@ -127,6 +155,8 @@ static bt_chat_next clear(bt_chat_app *c, const char *argument)
     (void)argument;
     const char *system = bt_talk_system(c->talk);
     bt_talk_cut(c->talk, system != NULL ? 1 : 0);
+    bt_free(c->file); /* what follows is another conversation, and the file is not of it */
+    c->file = NULL;
     bt_chat_say(c, "the conversation is empty%s", system != NULL ? ", but for the system message" : "");
     return BT_CHAT_GO_ON;
 }
@@ -142,11 +172,16 @@ static bool keep_name(bt_chat_app *c, const char *path)
     return true;
 }
 
-/* A file that is not of this conversation is never overwritten. */
+/* A file that is not of this conversation is never overwritten, nor any by a conversation in which nothing was said. */
 static bool may_write(bt_chat_app *c, const char *path)
 {
-    if (!bt_path_exists(path) || (c->file != NULL && strcmp(c->file, path) == 0)) return true;
-    bt_chat_say(c, "%s is there already; choose another name", path);
+    bool is_ours = c->file != NULL && strcmp(c->file, path) == 0;
+    if (!bt_path_exists(path)) return true;
+    if (is_ours && bt_talk_last_user(c->talk) != SIZE_MAX) return true;
+    if (is_ours)
+        refuse(c, BT_EXIT_FAILED, "not saved: nothing is left of the conversation, and %s would be lost", path);
+    else
+        refuse(c, BT_EXIT_FAILED, "%s is there already; choose another name", path);
     return false;
 }
 
@@ -178,10 +213,10 @@ static bt_chat_next save(bt_chat_app *c, const char *argument)
     size_t size = 0;
     if (argument[0] == '\0' && c->file != NULL) argument = c->file;
     if (argument[0] == '\0') {
-        bt_chat_say(c, "usage: /save FILE");
+        refuse(c, BT_EXIT_USAGE, "usage: /save FILE");
     } else if (strcmp(argument, "-") == 0) {
-        bt_chat_say(c,
-                    "not saved: - would be stdout, which carries the answers; give a file's name, or ./- for that one");
+        refuse(c, BT_EXIT_USAGE,
+               "not saved: - would be stdout, which carries the answers; give a file's name, or ./- for that one");
     } else if (may_write(c, argument)) {
         if (write_session(c, argument, &size) != BT_OK) {
             fail(c);
@@ -213,12 +248,12 @@ static bt_status read_session(bt_chat_app *c, const bt_mapping *map)
     bt_talk_close(c->talk);
     c->talk = talk;
     if (strcmp(f.cpu_level, mine.cpu_level) != 0)
-        bt_chat_say(c, "note: saved by CPU level %s, this run has %s: answers may differ in what is nearly equal",
+        bt_app_note(&c->app, "note: saved by CPU level %s, this run has %s: answers may differ in what is nearly equal",
                     f.cpu_level, mine.cpu_level);
     return BT_OK;
 }
 
-bool bt_chat_load(bt_chat_app *c, const char *path)
+bool bt_chat_load(bt_chat_app *c, const char *path, bool is_asked)
 {
     bt_mapping map;
     bt_status st = bt_map_file(path, &map, &c->app.error);
@@ -232,17 +267,18 @@ bool bt_chat_load(bt_chat_app *c, const char *path)
         return false;
     }
     (void)keep_name(c, path);
-    bt_chat_say(c, "loaded: %s, %zu messages, %zu tokens", path, bt_talk_n_messages(c->talk),
-                bt_session_length(c->app.session));
+    if (is_asked || !c->app.is_quiet)
+        bt_chat_say(c, "loaded: %s, %zu messages, %zu tokens", path, bt_talk_n_messages(c->talk),
+                    bt_session_length(c->app.session));
     return true;
 }
 
 static bt_chat_next load(bt_chat_app *c, const char *argument)
 {
     if (argument[0] == '\0')
-        bt_chat_say(c, "usage: /load FILE");
+        refuse(c, BT_EXIT_USAGE, "usage: /load FILE");
     else
-        (void)bt_chat_load(c, argument);
+        (void)bt_chat_load(c, argument, true);
     return BT_CHAT_GO_ON;
 }
 
@@ -282,18 +318,19 @@ static bt_chat_next leave(bt_chat_app *c, const char *argument)
 static bt_chat_next help(bt_chat_app *c, const char *argument);
 
 static const command commands[] = {
-    {"help", "", "this list", help},
-    {"system", "[TEXT]", "shows the system message, or sets it; - removes it", set_system},
-    {"effort", "[EFFORT]", "shows or sets the reasoning effort: none minimal low medium high xhigh max", set_effort},
-    {"temp", "[T]", "shows or sets the temperature", set_temperature},
-    {"think", "", "folds reasoning, or shows it again, that of the last answer at once", fold},
-    {"regen", "", "another answer in the place of the last one", answer_again},
-    {"undo", "", "takes back your last message and its answer", undo},
-    {"save", "[FILE]", "writes the conversation, with all that is computed, to FILE", save},
-    {"load", "FILE", "goes on with the conversation of FILE", load},
-    {"clear", "", "forgets the conversation, but not the system message", clear},
-    {"stats", "", "tokens, speed, context", show_statistics},
-    {"quit", "", "leaves; so does Ctrl-D", leave},
+    {"help", "", "this list", help, false},
+    {"system", "[TEXT]", "shows the system message, or sets it, of several lines too; - removes it", set_system, true},
+    {"effort", "[EFFORT]", "shows or sets the reasoning effort: none minimal low medium high xhigh max", set_effort,
+     false},
+    {"temp", "[T]", "shows or sets the temperature", set_temperature, false},
+    {"think", "", "folds reasoning, or shows it again, that of the last answer at once", fold, false},
+    {"regen", "", "another answer in the place of the last one", answer_again, false},
+    {"undo", "", "takes back your last message and its answer", undo, false},
+    {"save", "[FILE]", "writes the conversation, with all that is computed, to FILE", save, false},
+    {"load", "FILE", "goes on with the conversation of FILE", load, false},
+    {"clear", "", "forgets the conversation, but not the system message", clear, false},
+    {"stats", "", "tokens, speed, context", show_statistics, false},
+    {"quit", "", "leaves; so does Ctrl-D", leave, false},
 };
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 
@@ -305,22 +342,41 @@ static bt_chat_next help(bt_chat_app *c, const char *argument)
         (void)snprintf(usage, sizeof usage, "/%s %s", commands[i].name, commands[i].argument);
         bt_chat_say(c, "%-18s %s", usage, commands[i].help);
     }
-    bt_chat_say(c,
-                "A backslash at the end of a line continues the message on the next one; a blank before / makes it no "
-                "command.");
+    bt_chat_say(
+        c, "A backslash at the end of a line continues the message, or the text of /system, on the next one; a blank "
+           "before / makes it no command.");
     bt_chat_say(c, "Ctrl-C stops the answer, twice it leaves.");
     return BT_CHAT_GO_ON;
 }
 
-bt_chat_next bt_chat_command(bt_chat_app *c, const char *line)
+/* The command that a message beginning with / names; NULL: none. *n: the length of its first word, / left out. */
+static const command *find(const char *message, size_t *n)
 {
-    size_t n = strcspn(line + 1, " \t");
-    const char *argument = line + 1 + n;
-    argument += strspn(argument, " \t");
+    *n = strcspn(message + 1, " \t\n");
     for (size_t i = 0; i < N_COMMANDS; i++)
-        if (strlen(commands[i].name) == n && memcmp(commands[i].name, line + 1, n) == 0)
-            return commands[i].run(c, argument);
-    bt_chat_say(c, "there is no command /%.*s; /help lists them, and a blank before / makes it a message",
-                (int)(n < 40 ? n : 40), line + 1);
+        if (strlen(commands[i].name) == *n && memcmp(commands[i].name, message + 1, *n) == 0) return &commands[i];
+    return NULL;
+}
+
+/* A line that begins with / is one. Several lines are one only by name: "/usr/bin" and what else is pasted is none. */
+bool bt_chat_is_command(const char *message)
+{
+    size_t n;
+    return message[0] == '/' && (strchr(message, '\n') == NULL || find(message, &n) != NULL);
+}
+
+bt_chat_next bt_chat_command(bt_chat_app *c, const char *message)
+{
+    size_t n;
+    const command *found = find(message, &n);
+    const char *argument = message + 1 + n;
+    argument += strspn(argument, " \t");
+    if (found == NULL)
+        refuse(c, BT_EXIT_USAGE, "there is no command /%.*s; /help lists them, and a blank before / makes it a message",
+               (int)(n < 40 ? n : 40), message + 1);
+    else if (!found->takes_lines && strchr(argument, '\n') != NULL)
+        refuse(c, BT_EXIT_USAGE, "/%s takes one line; a blank before / makes it a message", found->name);
+    else
+        return found->run(c, argument);
     return BT_CHAT_GO_ON;
 }

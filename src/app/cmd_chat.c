@@ -32,6 +32,13 @@ void bt_chat_say(bt_chat_app *c, const char *format, ...)
     va_end(args);
 }
 
+void bt_chat_say_text(bt_chat_app *c, const char *label, const char *text)
+{
+    bt_app_status(&c->app, "%s", "");
+    (void)bt_sink_flush(&c->app.out);
+    bt_app_say_text(&c->app, label, text);
+}
+
 /* ---- answers ----------------------------------------------------------------------------------------------------- */
 
 static bool on_event(void *user, const bt_reply_event *event)
@@ -173,7 +180,7 @@ static bt_edit read_plain(bt_chat_app *c, const char *prompt, bt_text *out)
     return out->failed ? BT_EDIT_FAILED : BT_EDIT_LINE;
 }
 
-/* A line, and those that follow it while each ends with a backslash. */
+/* A line, and those that follow it while each ends with a backslash. The end of a pipe ends the message too. */
 static bt_edit read_message(bt_chat_app *c, bt_text *message)
 {
     const char *prompt = "> ";
@@ -186,6 +193,10 @@ static bt_edit read_message(bt_chat_app *c, bt_text *message)
             prompt = "| ";
             continue;
         }
+        if (got == BT_EDIT_END && message->size > 0 && !c->has_prompt && c->code == BT_EXIT_DONE) {
+            message->size--; /* the last backslash, a line end by now */
+            got = BT_EDIT_LINE;
+        }
         if (got == BT_EDIT_LINE) bt_text_puts(message, ""); /* terminated in any case */
         if (got == BT_EDIT_LINE && c->editor != NULL) bt_editor_remember(c->editor, message->data, message->size);
         return message->failed ? BT_EDIT_FAILED : got;
@@ -195,11 +206,6 @@ static bt_edit read_message(bt_chat_app *c, bt_text *message)
 static bool is_blank(const bt_text *t)
 {
     return t->size == 0 || strspn(t->data, " \t\n\r") == t->size;
-}
-
-static bool is_command(const bt_text *t)
-{
-    return t->data[0] == '/' && memchr(t->data, '\n', t->size) == NULL;
 }
 
 /* Without a person the first failure ends the program: what follows would build on an answer that is not there. */
@@ -223,7 +229,7 @@ static void converse(bt_chat_app *c)
         was_interrupted = false;
         if (got == BT_EDIT_FAILED || is_blank(&message)) continue;
         c->code = BT_EXIT_DONE;
-        if (!is_command(&message))
+        if (!bt_chat_is_command(message.data))
             take_message(c, &message);
         else if (bt_chat_command(c, message.data) == BT_CHAT_LEAVE)
             break;
@@ -269,14 +275,14 @@ static int open_screen(bt_chat_app *c)
     if (can_edit) {
         char *history = history_path();
         bt_status st = bt_editor_open(history, bt_signals_interrupted, bt_signals_resumed, &c->editor, &a->error);
+        if (st == BT_OK && history != NULL && bt_path_exists(history) && !bt_editor_has_history(c->editor))
+            bt_app_note(a, "no history is kept: %s is a file of another kind", history);
         bt_free(history);
         if (st != BT_OK) return bt_app_fail(a, bt_exit_code(st));
     }
-    if (c->has_prompt) bt_chat_say(c, "/help lists the commands; Ctrl-D leaves");
+    if (c->has_prompt) bt_app_note(a, "/help lists the commands; Ctrl-D leaves");
     return BT_EXIT_DONE;
 }
-        if (st == BT_OK && history != NULL && bt_path_exists(history) && !bt_editor_has_history(c->editor))
-            bt_app_note(a, "no history is kept: %s is a file of another kind", history);
 
 static int begin_talk(bt_chat_app *c)
 {
@@ -293,10 +299,11 @@ static int begin_talk(bt_chat_app *c)
 static int check_options(bt_app *a)
 {
     const bt_options *o = a->options;
-    if (o->values[BT_OPT_SYSTEM].source == BT_SOURCE_FLAG && bt_option_is_set(o, BT_OPT_LOAD))
-        return bt_app_fail_with(a, BT_EXIT_USAGE,
-                                "--system and --load exclude each other: the file has a conversation "
-                                "that began already");
+    if (bt_option_is_set(o, BT_OPT_SYSTEM) && bt_option_is_set(o, BT_OPT_LOAD))
+        return bt_app_fail_with(
+            a, BT_EXIT_USAGE,
+            "%s and --load exclude each other: the file has a conversation that began already; /system changes it",
+            o->values[BT_OPT_SYSTEM].source == BT_SOURCE_FLAG ? "--system" : "BALTORO_SYSTEM");
     for (size_t i = 0; i < o->n_stops; i++)
         if (o->stops[i][0] == '\0') return bt_app_fail_with(a, BT_EXIT_USAGE, "--stop is empty; it must be some text");
     return BT_EXIT_DONE;
@@ -320,7 +327,7 @@ int bt_command_chat(const bt_options *o)
     if (code == BT_EXIT_DONE) code = bt_chat_choose_end_ids(a, c.chat, &c.end_ids, &c.n_end_ids);
     if (code == BT_EXIT_DONE) code = begin_talk(&c);
     if (code == BT_EXIT_DONE) code = bt_app_open_engine(a, 0);
-    if (code == BT_EXIT_DONE && file != NULL && !bt_chat_load(&c, file)) code = BT_EXIT_FAILED;
+    if (code == BT_EXIT_DONE && file != NULL && !bt_chat_load(&c, file, false)) code = c.code;
     if (code == BT_EXIT_DONE) code = open_screen(&c);
     if (code == BT_EXIT_DONE) {
         converse(&c);

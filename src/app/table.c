@@ -131,7 +131,8 @@ const bt_command_spec bt_commands[BT_N_COMMANDS] = {
                 "turn "
                 "only what is new is computed. When the context is full the program says so; nothing is cut.\n\n"
                 "Without a terminal every line of stdin is a message or command, stdout holds the answers alone, one "
-                "after the other, and the program ends with stdin.",
+                "after the other, and the program ends with stdin, or with the first message or command that fails; a "
+                "backslash at the end of stdin is left out.",
             .examples = chat_examples,
         },
     [BT_COMMAND_LOGITS] =
