@@ -298,6 +298,7 @@ typedef struct bt_chat_request { /* JSON texts in OpenAI's form; NULL where ther
     size_t tools_size;
     const char *options; /* an object like that of messages, without messages and tools; it wins */
     size_t options_size;
+    const char *messages_name, *tools_name; /* of the files that these came from, for errors; NULL: from none */
 } bt_chat_request;
 
 typedef struct bt_prompt { /* free with bt_prompt_free */

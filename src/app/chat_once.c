@@ -10,13 +10,11 @@
 
 #include "app/chat_screen.h"
 #include "app/prompt.h"
+#include "app/request.h"
 #include "app/sampling.h"
 #include "app/signals.h"
 #include "base/error.h"
-#include "base/file.h"
 #include "tool/answer.h"
-
-#define FILE_BYTES_MAX ((size_t)1 << 30)
 
 typedef struct once {
     bt_app app;
@@ -25,8 +23,7 @@ typedef struct once {
     bt_chat *chat;
     int32_t *end_ids; /* [n_end_ids] */
     size_t n_end_ids;
-    char *messages, *tools; /* JSON */
-    size_t messages_size, tools_size;
+    bt_request_files files;
     bt_prompt prompt;
     bt_screen screen;
     bt_answer answer;
@@ -39,7 +36,7 @@ int bt_chat_choose(bt_app *a, bt_chat **out)
 {
     bt_status st = bt_chat_open(bt_model_folder(a->model), bt_model_family(a->model),
                                 a->options->values[BT_OPT_TEMPLATE].text, a->tokenizer, out, &a->error);
-    if (st != BT_OK) return bt_app_fail(a, st == BT_ERR_MEMORY ? BT_EXIT_MEMORY : BT_EXIT_MODEL);
+    if (st != BT_OK) return bt_request_fail_template(a, st);
     bt_app_note(a, "chat template: %s", bt_chat_source(*out));
     return BT_EXIT_DONE;
 }
@@ -127,19 +124,9 @@ static bt_status build_messages(once *r)
         bt_text_free(&t);
         return bt_fail(&a->error, BT_ERR_MEMORY, "no memory for a message of %zu bytes", size);
     }
-    r->messages = t.data;
-    r->messages_size = t.size;
+    r->files.messages = t.data;
+    r->files.messages_size = t.size;
     return BT_OK;
-}
-
-static bt_status read_files(once *r)
-{
-    bt_app *a = &r->app;
-    const char *messages = a->options->values[BT_OPT_MESSAGES].text, *tools = a->options->values[BT_OPT_TOOLS].text;
-    bt_status st = messages != NULL ? bt_read_file(messages, FILE_BYTES_MAX, &r->messages, &r->messages_size, &a->error)
-                                    : build_messages(r);
-    if (st == BT_OK && tools != NULL) st = bt_read_file(tools, FILE_BYTES_MAX, &r->tools, &r->tools_size, &a->error);
-    return st;
 }
 
 static int prepare_prompt(once *r)
@@ -148,16 +135,12 @@ static int prepare_prompt(once *r)
     const char *options;
     int code = bt_chat_choose_effort(a, r->chat, a->options->values[BT_OPT_EFFORT].text, &options);
     if (code != BT_EXIT_DONE) return code;
-    bt_status st = read_files(r);
+    bt_status st = bt_request_read(a, &r->files);
+    if (st == BT_OK && r->files.messages == NULL) st = build_messages(r);
     if (st == BT_OK) {
-        const bt_chat_request request = {
-            .messages = r->messages,
-            .messages_size = r->messages_size,
-            .tools = r->tools,
-            .tools_size = r->tools_size,
-            .options = options,
-            .options_size = options != NULL ? strlen(options) : 0,
-        };
+        bt_chat_request request = bt_request_of(a, &r->files);
+        request.options = options;
+        request.options_size = options != NULL ? strlen(options) : 0;
         st = bt_chat_render(r->chat, &request, &r->prompt, &a->error);
     }
     if (st == BT_OK) {
@@ -281,7 +264,6 @@ int bt_chat_once(const bt_options *o)
     bt_screen_free(&r.screen);
     bt_chat_close(r.chat);
     bt_free(r.end_ids);
-    bt_free(r.messages);
-    bt_free(r.tools);
+    bt_request_free(&r.files);
     return bt_app_close(a, code);
 }

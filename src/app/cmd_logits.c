@@ -1,11 +1,10 @@
 /* logits: given ids in, a safetensors file out. */
 #include <string.h>
-#include <unistd.h>
 
 #include "app/app.h"
 #include "app/signals.h"
+#include "base/arena.h"
 #include "base/error.h"
-#include "base/file.h"
 #include "tool/files.h"
 #include "tool/ids.h"
 #include "tool/logits.h"
@@ -18,22 +17,28 @@ static bool keep_going(void *user, size_t n_done, size_t n_total)
     return !bt_signals_interrupted();
 }
 
+/* Where the ids came from, before what is wrong with them. */
+static bt_status fail_ids(bt_app *a, bt_status st)
+{
+    const char *file = a->options->values[BT_OPT_IDS_FILE].text;
+    const char *source = file == NULL ? "--ids" : strcmp(file, "-") == 0 ? "stdin" : file;
+    return bt_fail_in(&a->error, st == BT_ERR_FORMAT ? BT_ERR_USAGE : st, "%s", source);
+}
+
 static bt_status read_ids(bt_app *a, int32_t **ids, size_t *n)
 {
     const bt_option_value *list = &a->options->values[BT_OPT_IDS], *file = &a->options->values[BT_OPT_IDS_FILE];
     if (file->text == NULL) {
         bt_status st = bt_ids_parse(list->text, strlen(list->text), ids, n, &a->error);
-        return st == BT_OK ? st : bt_fail_in(&a->error, BT_ERR_USAGE, "--ids");
+        return st == BT_OK ? st : fail_ids(a, st);
     }
     char *text;
     size_t size;
-    bool is_stdin = strcmp(file->text, "-") == 0;
-    bt_status st = is_stdin ? bt_read_all(STDIN_FILENO, "stdin", IDS_BYTES_MAX, &text, &size, &a->error)
-                            : bt_read_file(file->text, IDS_BYTES_MAX, &text, &size, &a->error);
+    bt_status st = bt_read_input(file->text, IDS_BYTES_MAX, &text, &size, &a->error);
     if (st != BT_OK) return st;
     st = bt_ids_parse(text, size, ids, n, &a->error);
     bt_free(text);
-    return st == BT_OK ? st : bt_fail_in(&a->error, st, "%s", is_stdin ? "stdin" : file->text);
+    return st == BT_OK ? st : fail_ids(a, st);
 }
 
 static int write_logits(bt_app *a, const int32_t *ids, size_t n)
@@ -104,7 +109,7 @@ int bt_command_logits(const bt_options *o)
     }
     if (code == BT_EXIT_DONE) code = bt_app_open_model(&a);
     if (code == BT_EXIT_DONE && bt_ids_check(ids, n, bt_model_n_vocab(a.model), &a.error) != BT_OK)
-        code = bt_app_fail(&a, BT_EXIT_USAGE);
+        code = bt_app_fail(&a, bt_exit_code(fail_ids(&a, BT_ERR_USAGE)));
     if (code == BT_EXIT_DONE) code = check_output(&a);
     a.logit_rows = BT_APP_SCORE_ROWS;
     a.context_name = bt_option_is_set(o, BT_OPT_IDS) ? "the number of --ids" : "the number of ids in --ids-file";

@@ -5,25 +5,24 @@
 #include <string.h>
 
 #include "app/app.h"
+#include "app/request.h"
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "tool/ids.h"
 #include "tool/render.h"
 
-#define MESSAGES_BYTES_MAX ((size_t)256 << 20)
-
-/* Everything that can be wrong with a conversation or a template is exit code 1; what is wrong with the command line
- * was said before. */
-static int fail(bt_app *a, bt_status st)
+/* Only a flag is refused that has nothing to act on: what the environment says holds for every call. */
+static bool is_flag(const bt_app *a, bt_option id)
 {
-    return bt_app_fail(a, st == BT_ERR_MEMORY ? BT_EXIT_MEMORY : BT_EXIT_FAILED);
+    return a->options->values[id].source == BT_SOURCE_FLAG;
 }
 
 /* ---- a template by itself ---------------------------------------------------------------------------------------- */
 
 static int render_template(bt_app *a, const char *template_path, const char *context_path)
 {
+    static const bt_option others[] = {BT_OPT_EFFORT, BT_OPT_TOOLS, BT_OPT_TEMPLATE, BT_OPT_JSON};
     bt_text t = {0};
     if (template_path == NULL || context_path == NULL)
         return bt_app_fail_with(a, BT_EXIT_USAGE, "--template and --context belong together");
@@ -31,27 +30,18 @@ static int render_template(bt_app *a, const char *template_path, const char *con
         return bt_app_fail_with(a, BT_EXIT_USAGE,
                                 "--template is rendered by itself, without MODEL and --messages; "
                                 "--chat-template gives a model another template");
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (is_flag(a, others[i]))
+            return bt_app_fail_with(a, BT_EXIT_USAGE,
+                                    "--template and --%s exclude each other: a template by itself has no use for it",
+                                    bt_option_specs[others[i]].name);
     bt_status st = bt_render_template(template_path, context_path, a->options->values[BT_OPT_NOW].text, &t, &a->error);
     if (st == BT_OK) return bt_app_print(a, &t);
     bt_text_free(&t);
-    return fail(a, st);
+    return bt_app_fail(a, bt_exit_code(st));
 }
 
 /* ---- a conversation ---------------------------------------------------------------------------------------------- */
-
-typedef struct input {
-    char *messages, *tools;
-    size_t messages_size, tools_size;
-} input;
-
-static bt_status read_input(bt_app *a, input *in)
-{
-    const bt_option_value *v = a->options->values;
-    bt_status st =
-        bt_read_file(v[BT_OPT_MESSAGES].text, MESSAGES_BYTES_MAX, &in->messages, &in->messages_size, &a->error);
-    if (st != BT_OK || v[BT_OPT_TOOLS].text == NULL) return st;
-    return bt_read_file(v[BT_OPT_TOOLS].text, MESSAGES_BYTES_MAX, &in->tools, &in->tools_size, &a->error);
-}
 
 static int open_chat(bt_app *a, bt_chat **chat)
 {
@@ -66,7 +56,7 @@ static int open_chat(bt_app *a, bt_chat **chat)
     bt_status st = bt_chat_open(parent != NULL ? parent : a->path, NULL, a->options->values[BT_OPT_TEMPLATE].text,
                                 a->tokenizer, chat, &a->error);
     bt_free(parent);
-    if (st != BT_OK) return bt_app_fail(a, st == BT_ERR_MEMORY ? BT_EXIT_MEMORY : BT_EXIT_MODEL);
+    if (st != BT_OK) return bt_request_fail_template(a, st);
     bt_app_note(a, "template: %s", bt_chat_source(*chat));
     return BT_EXIT_DONE;
 }
@@ -110,15 +100,17 @@ static int render_messages(bt_app *a)
 {
     bt_chat *chat = NULL;
     bt_prompt p = {0};
-    input in = {0};
+    bt_request_files files = {0};
     bt_text t = {0};
     if (!bt_option_is_set(a->options, BT_OPT_MESSAGES))
         return bt_app_fail_with(a, BT_EXIT_USAGE, "--messages FILE is missing, or --template FILE and --context FILE");
+    if (is_flag(a, BT_OPT_NOW))
+        return bt_app_fail_with(a, BT_EXIT_USAGE,
+                                "--messages and --now exclude each other: the time is given to --template only");
     int code = open_chat(a, &chat);
     if (code != BT_EXIT_DONE) return code;
-    bt_status st = read_input(a, &in);
-    bt_chat_request request = {
-        .messages = in.messages, .messages_size = in.messages_size, .tools = in.tools, .tools_size = in.tools_size};
+    bt_status st = bt_request_read(a, &files);
+    bt_chat_request request = bt_request_of(a, &files);
     if (st == BT_OK) st = choose_effort(a, chat, &request);
     if (st == BT_OK) st = bt_chat_render(chat, &request, &p, &a->error);
     if (st == BT_OK) {
@@ -129,11 +121,10 @@ static int render_messages(bt_app *a)
             bt_text_add(&t, p.text, p.size);
         code = bt_app_print(a, &t);
     } else {
-        code = fail(a, st);
+        code = bt_app_fail(a, bt_exit_code(st));
     }
     bt_prompt_free(&p);
-    bt_free(in.messages);
-    bt_free(in.tools);
+    bt_request_free(&files);
     bt_chat_close(chat);
     return code;
 }

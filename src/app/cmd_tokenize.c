@@ -89,10 +89,18 @@ static bt_status line_to_text(bt_app *a, const char *input, size_t size, bt_text
 
 /* ---- one input, or one per line ---------------------------------------------------------------------------------- */
 
-/* Exit code of a fault in the input: it is neither wrong usage nor the model's. */
+/* What makes no text or no ids is wrong usage, as an option's value would be. */
 static int fail_input(bt_app *a, bt_status st)
 {
-    return bt_app_fail(a, st == BT_ERR_MEMORY ? BT_EXIT_MEMORY : BT_EXIT_FAILED);
+    return bt_app_fail(a, bt_exit_code(st == BT_ERR_FORMAT ? BT_ERR_USAGE : st));
+}
+
+/* JSON counts its lines from 1, and each is a text of its own: which one of stdin it was is all there is to say. */
+static bt_status fail_line(bt_app *a, bt_status st, size_t n)
+{
+    static const char first[] = "line 1, ";
+    if (strncmp(a->error.message, first, sizeof first - 1) != 0) return bt_fail_in(&a->error, st, "stdin, line %zu", n);
+    return bt_fail(&a->error, st, "stdin, line %zu, %s", n, a->error.message + sizeof first - 1);
 }
 
 static int convert_one(bt_app *a, convert_fn convert)
@@ -128,7 +136,7 @@ static int convert_lines(bt_app *a, convert_fn convert)
         if (st == BT_OK && line == NULL) break;
         if (st == BT_OK) {
             st = convert(a, line, size, &t);
-            if (st != BT_OK) st = bt_fail_in(&a->error, st, "stdin, line %zu", n);
+            if (st != BT_OK) st = fail_line(a, st, n);
         }
         if (st == BT_OK)
             code = bt_app_print(a, &t);

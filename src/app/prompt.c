@@ -6,7 +6,6 @@
 
 #include "base/arena.h"
 #include "base/error.h"
-#include "base/file.h"
 #include "base/utf8.h"
 
 #define PROMPT_BYTES_MAX ((size_t)1 << 30)
@@ -21,7 +20,7 @@ static bt_status read_text(bt_app *a, char **text, size_t *size)
         return *text != NULL ? BT_OK : bt_fail(&a->error, BT_ERR_MEMORY, "no memory for the prompt");
     }
     if (file != NULL && strcmp(file, "-") != 0) {
-        st = bt_read_file(file, PROMPT_BYTES_MAX, text, size, &a->error);
+        st = bt_read_input(file, PROMPT_BYTES_MAX, text, size, &a->error);
     } else {
         if (isatty(STDIN_FILENO) == 1) bt_app_note(a, "reading the prompt from the terminal; Ctrl-D ends it");
         st = bt_read_all(STDIN_FILENO, "stdin", PROMPT_BYTES_MAX, text, size, &a->error);

@@ -9,6 +9,7 @@
 
 #include "base/arena.h"
 #include "base/error.h"
+#include "base/file.h"
 
 /* A stream that another process set to be non-blocking says "not now" where it should wait: so wait here. */
 static bool waited(int fd, short event)
@@ -117,6 +118,12 @@ bt_status bt_read_all(int fd, const char *name, size_t size_max, char **data, si
     *data = bytes;
     *size = used;
     return BT_OK;
+}
+
+bt_status bt_read_input(const char *path, size_t size_max, char **data, size_t *size, bt_error *e)
+{
+    if (strcmp(path, "-") == 0) return bt_read_all(STDIN_FILENO, "stdin", size_max, data, size, e);
+    return bt_read_file_waiting(path, size_max, data, size, e);
 }
 
 void bt_lines_init(bt_lines *l, int fd, bt_sink *out)

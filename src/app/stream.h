@@ -33,6 +33,8 @@ bool bt_sink_flush(bt_sink *s);
 
 /* All of fd, at most size_max bytes, terminated; bt_free by the caller. `name` is for messages. */
 bt_status bt_read_all(int fd, const char *name, size_t size_max, char **data, size_t *size, bt_error *e);
+/* All of a file that an option names; "-" is stdin. */
+bt_status bt_read_input(const char *path, size_t size_max, char **data, size_t *size, bt_error *e);
 
 /* Lines of any length. Before it waits for more input it flushes `out`, so that one line in gives one line out to a
  * program that talks to us through pipes, and many lines cost few writes. */

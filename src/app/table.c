@@ -366,7 +366,7 @@ const bt_option_spec bt_option_specs[BT_N_OPTIONS] = {
             .commands = RUN | RENDER,
             .help =
                 "The conversation, JSON in OpenAI's form: an array of messages, or an object that also holds tools, "
-                "tool_choice, response_format and template options.",
+                "tool_choice, response_format and template options. - is stdin.",
         },
     [BT_OPT_TOOLS] =
         {
@@ -375,7 +375,7 @@ const bt_option_spec bt_option_specs[BT_N_OPTIONS] = {
             .kind = BT_KIND_FILE,
             .group = BT_GROUP_CHAT,
             .commands = RUN | RENDER,
-            .help = "The tools that the model may call, JSON in OpenAI's form.",
+            .help = "The tools that the model may call, JSON in OpenAI's form. - is stdin.",
         },
     [BT_OPT_TEMPLATE] =
         {

@@ -160,16 +160,38 @@ static bt_status read_all(int fd, const char *path, size_t expected, size_t size
     return BT_OK;
 }
 
-bt_status bt_read_file(const char *path, size_t size_max, char **data, size_t *size, bt_error *e)
+/* A FIFO that no writer ever opened reads as empty. Opened as it is, it makes poll wait for the first one: for its
+ * text, or for its end without one. */
+static void wait_for_writer(int fd)
+{
+    struct stat info;
+    struct pollfd p = {fd, POLLIN, 0};
+    if (bt_io_fstat(fd, &info) != 0 || !S_ISFIFO(info.st_mode)) return;
+    while (poll(&p, 1, -1) < 0 && errno == EINTR) {
+    }
+}
+
+static bt_status read_file(const char *path, bool waits, size_t size_max, char **data, size_t *size, bt_error *e)
 {
     assert(size_max < SIZE_MAX - 2);
     int fd;
     size_t expected;
     bt_status st = open_input(path, false, &fd, &expected, e);
     if (st != BT_OK) return st;
+    if (waits) wait_for_writer(fd);
     st = read_all(fd, path, expected, size_max, data, size, e);
     (void)close(fd);
     return st;
+}
+
+bt_status bt_read_file(const char *path, size_t size_max, char **data, size_t *size, bt_error *e)
+{
+    return read_file(path, false, size_max, data, size, e);
+}
+
+bt_status bt_read_file_waiting(const char *path, size_t size_max, char **data, size_t *size, bt_error *e)
+{
+    return read_file(path, true, size_max, data, size, e);
 }
 
 static bool begins(const unsigned char *s, size_t n, const char *with)

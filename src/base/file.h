@@ -25,6 +25,9 @@ void bt_map_prefetch(const bt_mapping *m, size_t n); /* its first n bytes */
  * the caller. */
 bt_status bt_read_file(const char *path, size_t size_max, char **data, size_t *size, bt_error *e);
 
+/* The same for a file that a person names: a FIFO is read once its writer is there, however long that takes. */
+bt_status bt_read_file_waiting(const char *path, size_t size_max, char **data, size_t *size, bt_error *e);
+
 /* What was saved in place of a file that was not downloaded: a Git LFS pointer or a web page. The rest of a sentence
  * ("is a Git LFS pointer, ..."), or NULL if the bytes are neither. */
 const char *bt_placeholder_text(const void *data, size_t size);

@@ -241,11 +241,11 @@ bt_status bt_chat_render(const bt_chat *chat, const bt_chat_request *request, bt
         return bt_fail(e, BT_ERR_USAGE, "there are no messages to render");
     bt_status st = chat->grammar->takes_text ? bt_conversation_parse_loosely(request, &c, e)
                                              : bt_conversation_parse(request, &c, e);
-    if (st == BT_OK) st = bt_demands_check(&c, e);
+    if (st == BT_OK) st = bt_request_name(request, bt_demands_check(&c, e), e);
     if (st == BT_OK && chat->template.jinja != NULL) {
         st = bt_template_render(&chat->template, &c, chat->grammar->has_reasoning, &r, e);
     } else if (st == BT_OK) {
-        st = chat->grammar->native(&c, &r, e);
+        st = bt_request_name(request, chat->grammar->native(&c, &r, e), e);
     }
     if (st == BT_OK) st = describe(chat, &c, &r, &p, e);
     const bt_grammar *native = chat->template.jinja == NULL && chat->grammar->wants_tokens ? chat->grammar : NULL;

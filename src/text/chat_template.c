@@ -211,7 +211,10 @@ static bt_status find_template(const char *folder, const char *given, const bt_j
 {
     char *path = NULL;
     bt_status st;
-    if (given != NULL) return parse_file(given, t, e);
+    if (given != NULL) {
+        st = parse_file(given, t, e);
+        return st == BT_ERR_FORMAT ? bt_fail(e, BT_ERR_USAGE, "%s", e->message) : st; /* not the checkpoint's fault */
+    }
     st = find_file(folder, &path, e);
     if (st == BT_OK && path != NULL) st = parse_file(path, t, e);
     bt_free(path);

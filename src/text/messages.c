@@ -526,47 +526,69 @@ const bt_json_node *bt_conversation_option(const bt_conversation *c, const char 
 
 /* ---- a request --------------------------------------------------------------------------------------------------- */
 
+/* What is no JSON is as wrong as what makes no conversation, and so are their codes. */
 static bt_status parse(bt_arena *a, const char *what, const char *text, size_t size, const bt_json_node **out,
                        bt_error *e)
 {
     bt_status st = bt_json_parse(a, text, size, 0, out, e);
-    return st == BT_OK ? BT_OK : bt_fail_in(e, st, "%s", what);
+    return st == BT_OK ? BT_OK : bt_fail_in(e, st == BT_ERR_FORMAT ? BT_ERR_USAGE : st, "%s", what);
 }
 
-/* Of --tools: an array, or an object that holds it. */
-static bt_status read_tools(bt_conversation *c, const bt_json_node *root, const bt_json_node *apart, bt_error *e)
+/* The file in front of what is wrong in it. */
+static bt_status name_file(bt_status st, const char *name, bt_error *e)
+{
+    return st == BT_OK || st == BT_ERR_MEMORY || name == NULL ? st : bt_fail_in(e, st, "%s", name);
+}
+
+bt_status bt_request_name(const bt_chat_request *r, bt_status st, bt_error *e)
+{
+    return name_file(st, r->messages_name, e);
+}
+
+/* Given apart: an array, or an object that holds it. */
+static bt_status read_tools_apart(bt_conversation *c, const bt_json_node *apart, bt_error *e)
 {
     place p = {"tools"};
-    const bt_json_node *in_file = member(root, "tools");
-    if (apart != NULL && apart->kind == BT_JSON_OBJECT) {
+    if (apart->kind == BT_JSON_OBJECT) {
         const bt_json_node *list = member(apart, "tools");
         if (list == NULL) return bt_fail(e, BT_ERR_USAGE, "the tools are an object without \"tools\"");
         apart = list;
     }
-    if (in_file != NULL && apart != NULL)
+    return check_tools(p, apart, &c->tools, e);
+}
+
+/* Everything in the text of the messages but the tools, which may come apart. */
+static bt_status read_root(bt_conversation *c, const bt_json_node *root, bool has_tools_apart, bt_error *e)
+{
+    place p = {"tools"};
+    const bt_json_node *messages = root->kind == BT_JSON_OBJECT ? bt_json_get(root, "messages") : root;
+    const bt_json_node *tools = member(root, "tools");
+    if (messages == NULL) return bt_fail(e, BT_ERR_USAGE, "the object has no \"messages\"");
+    bt_status st = read_messages(c, messages, e);
+    if (st == BT_OK && tools != NULL && has_tools_apart)
         return bt_fail(e, BT_ERR_USAGE, "tools are given twice: beside the messages and apart");
-    const bt_json_node *tools = in_file != NULL ? in_file : apart;
-    return tools == NULL ? BT_OK : check_tools(p, tools, &c->tools, e);
+    if (st == BT_OK && tools != NULL) st = check_tools(p, tools, &c->tools, e);
+    if (st == BT_OK && root->kind == BT_JSON_OBJECT) st = read_members(c, root, false, e);
+    return st;
 }
 
 static bt_status read_request(const bt_chat_request *r, bt_conversation *c, bt_error *e)
 {
     const bt_json_node *root = NULL, *tools = NULL, *options = NULL;
-    bt_status st = parse(c->arena, "messages", r->messages, r->messages_size, &root, e);
-    if (st == BT_OK && r->tools != NULL) st = parse(c->arena, "tools", r->tools, r->tools_size, &tools, e);
+    const char *what = r->messages_name != NULL ? r->messages_name : "messages";
+    const char *what_tools = r->tools_name != NULL ? r->tools_name : "tools";
+    bt_status st = parse(c->arena, what, r->messages, r->messages_size, &root, e);
+    if (st == BT_OK && r->tools != NULL) st = parse(c->arena, what_tools, r->tools, r->tools_size, &tools, e);
     if (st == BT_OK && r->options != NULL) st = parse(c->arena, "options", r->options, r->options_size, &options, e);
     if (st != BT_OK) return st;
     if (options != NULL && options->kind != BT_JSON_OBJECT)
         return bt_fail(e, BT_ERR_USAGE, "the options are %s; they must be an object", kind_name(options));
-    const bt_json_node *messages = root->kind == BT_JSON_OBJECT ? bt_json_get(root, "messages") : root;
-    if (messages == NULL) return bt_fail(e, BT_ERR_USAGE, "the object has no \"messages\"");
     size_t n_options = count_members(root) + 2 * count_members(options);
     c->options = bt_arena_alloc(c->arena, n_options + 1, sizeof(const bt_json_node *));
     if (c->options == NULL) return no_memory(e);
     c->add_generation_prompt = true;
-    st = read_messages(c, messages, e);
-    if (st == BT_OK) st = read_tools(c, root, tools, e);
-    if (st == BT_OK && root->kind == BT_JSON_OBJECT) st = read_members(c, root, false, e);
+    st = bt_request_name(r, read_root(c, root, tools != NULL, e), e);
+    if (st == BT_OK && tools != NULL) st = name_file(read_tools_apart(c, tools, e), r->tools_name, e);
     if (st == BT_OK && options != NULL) st = override_options(c, options, e);
     return st;
 }
@@ -591,7 +613,7 @@ bt_status bt_conversation_parse(const bt_chat_request *request, bt_conversation 
     for (size_t i = 0; i < c.n_messages && st == BT_OK; i++) {
         for (size_t k = 0; k < c.messages[i].n_calls && st == BT_OK; k++) {
             const char *fault = c.messages[i].calls[k].fault;
-            if (fault != NULL) st = bt_fail(e, BT_ERR_USAGE, "%s", fault);
+            if (fault != NULL) st = bt_request_name(request, bt_fail(e, BT_ERR_USAGE, "%s", fault), e);
         }
     }
     if (st == BT_OK) {

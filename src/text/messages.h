@@ -54,6 +54,8 @@ typedef struct bt_conversation { /* free with bt_conversation_free */
 /* From the texts of a request (baltoro.h). The second one takes arguments that are text of any kind. */
 bt_status bt_conversation_parse(const bt_chat_request *request, bt_conversation *out, bt_error *e);
 bt_status bt_conversation_parse_loosely(const bt_chat_request *request, bt_conversation *out, bt_error *e);
+/* Puts the name of the messages' file before an error found in the conversation later. Returns st. */
+bt_status bt_request_name(const bt_chat_request *request, bt_status st, bt_error *e);
 void bt_conversation_free(bt_conversation *c);                                          /* an all-zero one is fine */
 const bt_json_node *bt_conversation_option(const bt_conversation *c, const char *name); /* NULL: not given */
 

@@ -123,7 +123,7 @@ def test_refusals(model):
     talk = written([{"role": "user", "content": "x"}])
     refused("no messages", 2, "messages", "run", model, *WORDS, "--messages", written([]))
     refused("an unknown role", 2, "role", "run", model, *WORDS, "--messages", written([{"role": "bishop", "content": "x"}]))
-    refused("no JSON", 1, "line 1, column 2", "run", model, *WORDS, "--messages", written(None, "{"))
+    refused("no JSON", 2, "line 1, column 2", "run", model, *WORDS, "--messages", written(None, "{"))
     refused("-p and --messages", 2, "exclude each other", "run", model, *WORDS, "-p", "x", "--messages", talk)
     refused("--system and --messages", 2, "exclude each other", "run", model, *WORDS, "--system", "x", "--messages", talk)
     refused("--special", 2, "exclude each other", "run", model, *WORDS, "--special", "-p", "x")

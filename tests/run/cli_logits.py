@@ -79,13 +79,15 @@ refused("two sources", 2, "exclude each other", "logits", DENSE, "--ids", "1", "
 refused("output to stdout", 2, "--output - is no file", "logits", DENSE, "--ids", "1", "--output", "-")
 check("and no file of that name", not os.path.exists("-"))
 refused("no output", 2, "--output is missing", "logits", DENSE, "--ids", "1")
-refused("empty list", 2, "there are no ids", "logits", DENSE, "--ids", "", "--output", OUT)
+refused("ids file beyond the vocabulary", 2, "junk: id 1 is 640", "logits", DENSE, "--ids-file", write("junk", "1 640"), "--output", OUT)
+refused("ids on stdin", 2, "stdin: there are no ids", "logits", DENSE, "--ids-file", "-", "--output", OUT)
+refused("empty list", 2, "--ids: there are no ids", "logits", DENSE, "--ids", "", "--output", OUT)
 for text, part in (("640", "id 0 is 640"), ("1,-1", "id 1 is '-1'"), ("1,,2", "id 1 is ''"), ("x", "id 0 is 'x'"),
                    ("2147483648", "2147483647"), ("1.0", "id 0 is '1.0'"), ("[1,2", "--ids")):
     refused(f"ids {text}", 2, part, "logits", DENSE, "--ids", text, "--output", OUT)
 for data in ("1;2", "[1,2]x", "[1,\"2\"]", b"\xff\xfe1\x00", "1 2 three", "[" * 200, b"1\x002"):
-    refused(f"ids file {data[:8]!r}", 1, "junk", "logits", DENSE, "--ids-file", write("junk", data), "--output", OUT)
-refused("empty ids file", 2, "there are no ids", "logits", DENSE, "--ids-file", write("junk", ""), "--output", OUT)
+    refused(f"ids file {data[:8]!r}", 2, "junk", "logits", DENSE, "--ids-file", write("junk", data), "--output", OUT)
+refused("empty ids file", 2, "junk: there are no ids", "logits", DENSE, "--ids-file", write("junk", ""), "--output", OUT)
 refused("no such ids file", 1, "nowhere", "logits", DENSE, "--ids-file", os.path.join(HERE, "nowhere"), "--output", OUT)
 refused("ids file is a folder", 1, "baltoro-cli", "logits", DENSE, "--ids-file", HERE, "--output", OUT)
 refused("more ids than positions", 1, "the number of ids in --ids-file 4097 is more than the 4096 positions", "logits", DENSE,

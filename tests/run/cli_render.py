@@ -6,7 +6,7 @@ import shutil
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
-from cli import check, finish, folder, make_tokenizer, run  # noqa: E402
+from cli import check, finish, folder, make_model, make_tokenizer, run  # noqa: E402
 
 HI = [{"role": "user", "content": "hi"}]
 NATIVE = "<|ifm|begin_of_text|><|ifm|im_start|>user\nhi<|ifm|im_end|><|ifm|im_start|>assistant\n"
@@ -43,7 +43,7 @@ r = run("render", k2, "--messages", messages, "--tools", tools)
 check("tools", r.code == 0 and b"\n## look\n\n**Parameters**\n- `at` *(string)*\n</ifm|tools>" in r.out, r)
 both = write(here, "both.json", {"messages": HI, "tools": []})
 r = run("render", k2, "--messages", both, "--tools", tools)
-check("tools twice", r.code == 1 and r.out == b"" and "given twice" in r.err, r)
+check("tools twice", r.code == 2 and r.out == b"" and "given twice" in r.err, r)
 
 # ---- Kimi's formats ------------------------------------------------------------------------------------------------
 
@@ -90,7 +90,7 @@ check("another template", r.out == b"other 2", r)
 check("texts left out are told", "the template leaves out the content of messages[1]" in r.err, r)
 write(here, "chat_template.jinja", "{{ raise_exception('no such turn') }}")
 r = run("render", here, "--messages", talk)
-check("raised", r.code == 1 and r.out == b"" and "no such turn" in r.err, r)
+check("raised", r.code == 2 and r.out == b"" and "no such turn" in r.err, r)
 
 # ---- templates by themselves ---------------------------------------------------------------------------------------
 
@@ -100,15 +100,18 @@ r = run("render", "--template", template, "--context", context)
 check("a template by itself", r.code == 0 and r.out == "\u00e93.0\nmany\n".encode() and r.err == "", r)
 broken = write(here, "broken.jinja", "a\n{{ 1 +")
 r = run("render", "--template", broken, "--context", context)
-check("a broken one", r.code == 1 and r.out == b"" and "broken.jinja" in r.err and "line 2" in r.err, r)
-r = run("render", "--template", template, "--context", write(here, "bad.json", "{"))
-check("broken variables", r.code == 1 and r.out == b"" and r.err.startswith("baltoro: "), r)
+check("a broken one", r.code == 2 and r.out == b"" and "broken.jinja" in r.err and "line 2" in r.err, r)
+for text, said in (("{", "bad.json: line 1, column 2: "), ("[]", "bad.json: the variables are no JSON object")):
+    r = run("render", "--template", template, "--context", write(here, "bad.json", text))
+    check("broken variables", r.code == 2 and r.out == b"" and r.err.startswith(f"baltoro: {here}/{said}"), r)
+r = run("render", "--template", write(here, "odd.jinja", "{{ nope.x }}"), "--context", context)
+check("a template that fails", r.code == 1 and "'nope' is undefined" in r.err, r)
 clock = write(here, "clock.jinja", "{{ strftime_now('%a %d %b %Y %H:%M:%S') }}")
 r = run("render", "--template", clock, "--context", context, "--now", "2026-11-29T12:00:00")
 check("a given time", r.code == 0 and r.out == b"Sun 29 Nov 2026 12:00:00", r)
 for wrong in ("2026-11-29", "2026-02-30T12:00:00", "noon", "2026-11-29T12:00:00Z", ""):
     r = run("render", "--template", clock, "--context", context, "--now", wrong)
-    check(f"no time: {wrong}", r.code == 1 and r.out == b"" and "2026-11-29T12:00:00" in r.err, r)
+    check(f"no time: {wrong}", r.code == 2 and r.out == b"" and "2026-11-29T12:00:00" in r.err, r)
 
 r = run("render", "--template", os.path.join(here, "none.jinja"), "--context", context)
 check("no such file", r.code == 1 and "none.jinja" in r.err, r)
@@ -123,9 +126,51 @@ r = run("render", os.path.join(here, "nowhere"), "--messages", messages)
 check("no model", r.code == 3 and r.out == b"", r)
 r = run("render", folder(), "--messages", messages)
 check("no template", r.code == 3 and "has no chat template" in r.err, r)
-for name, text, said in (("role", [{"role": "bot", "content": ""}], "messages[0] has the unknown role"),
-                         ("json", "[{]", "messages: line 1"), ("empty", [], "messages must be a non-empty list"),
-                         ("image", [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}], "text only")):
-    r = run("render", k2, "--messages", write(here, "bad.json", text))
-    check(f"messages: {name}", r.code == 1 and r.out == b"" and said in r.err, r)
+for words, said in ((("--effort", "low"), "--reasoning-effort"), (("--tools", tools), "--tools"), (("--json",), "--json"),
+                    (("--chat-template", template), "--chat-template")):
+    r = run("render", "--template", template, "--context", context, *words)
+    check(f"a template by itself and {said}", r.code == 2 and f"--template and {said} exclude each other" in r.err, r)
+r = run("render", k2, "--messages", messages, "--now", "2026-11-29T12:00:00")
+check("a conversation and --now", r.code == 2 and "--messages and --now exclude each other" in r.err, r)
+r = run("render", "--template", template, "--context", context, env={"BALTORO_REASONING_EFFORT": "low"})
+check("the environment is no reason to refuse", r.code == 0, r)
+
+# ---- what is wrong with a file: the same in both commands -----------------------------------------------------------
+
+model = make_model()
+bad = os.path.join(here, "bad.json")
+unreadable = os.path.join(here, "nowhere.json")
+for name, words, text, code, said in (
+        ("role", ("--messages", bad), [{"role": "bot", "content": ""}], 2, "bad.json: messages[0] has the unknown role"),
+        ("json", ("--messages", bad), "[\n{]", 2, "bad.json: line 2, column 2"),
+        ("empty", ("--messages", bad), [], 2, "bad.json: messages must be a non-empty list"),
+        ("object", ("--messages", bad), {}, 2, 'bad.json: the object has no "messages"'),
+        ("content", ("--messages", bad), [{"role": "user"}], 2, "bad.json: messages[0] has no content"),
+        ("image", ("--messages", bad), [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}], 2, "text only"),
+        ("choice", ("--messages", bad), {"messages": HI, "tool_choice": "required"}, 2, "bad.json: tool_choice demands"),
+        ("own tools", ("--messages", bad), {"messages": HI, "tools": [{}]}, 2, "bad.json: tools[0] has no name"),
+        ("tools", ("--messages", messages, "--tools", bad), [{}], 2, "bad.json: tools[0] has no name"),
+        ("tools, json", ("--messages", messages, "--tools", bad), "{", 2, "bad.json: line 1, column 2"),
+        ("tools, kind", ("--messages", messages, "--tools", bad), {}, 2, "bad.json: the tools are an object without"),
+        ("no messages", ("--messages", unreadable), "", 1, "nowhere.json: cannot open"),
+        ("no tools", ("--messages", messages, "--tools", unreadable), "", 1, "nowhere.json: cannot open"),
+        ("no template", ("--messages", messages, "--chat-template", unreadable), "", 1, "nowhere.json: cannot open"),
+        ("template", ("--messages", messages, "--chat-template", bad), "{{ 1 +", 2, "bad.json, line 1"),
+        ("one stdin", ("--messages", "-", "--tools", "-"), "", 2, "--messages - and --tools - exclude each other")):
+    write(here, "bad.json", text)
+    for command in (("render", k2), ("run", model, "--chat", "-n", "1")):
+        r = run(*command, *words)
+        check(f"{command[0]}: {name}", r.code == code and r.out == b"" and said in r.err, r)
+whole = run("render", k2, "--messages", messages, "--tools", tools)
+r = run("render", k2, "--messages", "-", "--tools", tools, stdin=json.dumps(HI))
+check("--messages - is stdin", r.code == 0 and r.out == whole.out, r)
+with open(tools, encoding="utf-8") as f:
+    r = run("render", k2, "--messages", messages, "--tools", "-", stdin=f.read())
+check("--tools - is stdin", r.code == 0 and r.out == whole.out, r)
+r = run("render", k2, "--messages", "-", stdin="[")
+check("stdin is named", r.code == 2 and "baltoro: stdin: line 1, column 2" in r.err, r)
+r = run("run", model, "--chat", "-n", "1", "--messages", "-", stdin=json.dumps(HI))
+check("run --chat --messages -", r.code == 0, r)
+r = run("chat", model, "--chat-template", unreadable)
+check("chat: no template", r.code == 1 and "nowhere.json: cannot open" in r.err, r)
 finish()

@@ -64,6 +64,21 @@ r = report(*GREEDY, "-n", "5", "-f", "-", prompt=None, stdin=PROMPT)
 check("- is stdin", r and r["prompt_ids"] == full["prompt_ids"], r)
 r = report(*GREEDY, "-n", "5", prompt=PROMPT + "\n")
 check("-p is taken as it is", r and r["prompt_ids"] == full["prompt_ids"] + [12], r)
+fifo = os.path.join(here, "fifo")
+os.mkfifo(fifo)
+p = start("run", MODEL, "-f", fifo, *GREEDY, "-n", "5", "--json", stdin=subprocess.DEVNULL)
+time.sleep(0.5)  # the writer comes later
+waits = p.poll() is None
+if waits:
+    with open(fifo, "w") as f:
+        f.write(PROMPT)
+out, err = p.communicate(timeout=60)
+check("a FIFO is waited for", waits and p.returncode == 0 and json.loads(out)["prompt_ids"] == full["prompt_ids"], waits, err)
+p = start("run", MODEL, "-f", fifo, stdin=subprocess.DEVNULL)
+time.sleep(0.5)
+p.send_signal(signal.SIGINT)
+out, err = p.communicate(timeout=60)
+check("and Ctrl-C ends the wait", p.returncode in (130, -signal.SIGINT) and out == b"", p.returncode, err)
 refused("two prompts", 2, "exclude each other", "run", MODEL, "-p", "a", "-f", path)
 refused("no such prompt file", 1, "nowhere", "run", MODEL, "-f", os.path.join(here, "nowhere"))
 refused("prompt file is a folder", 1, "baltoro-cli", "run", MODEL, "-f", here)
