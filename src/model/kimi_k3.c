@@ -361,10 +361,10 @@ static void list_experts(const k3_shape *s, bt_tensor_list *l, k3_layer *w, int 
             bt_list_matrix(l, BT_CLASS_SHARED, i, z, h, LAYER "block_sparse_moe.routed_expert_down_proj.weight", p, i);
         w->latent_up =
             bt_list_matrix(l, BT_CLASS_SHARED, i, h, z, LAYER "block_sparse_moe.routed_expert_up_proj.weight", p, i);
+        if (s->latent_norm)
+            w->latent_norm =
+                bt_list_vector(l, BT_CLASS_NORM, i, z, LAYER "block_sparse_moe.routed_expert_norm.weight", p, i);
     }
-    if (s->latent_norm)
-        w->latent_norm =
-            bt_list_vector(l, BT_CLASS_NORM, i, z, LAYER "block_sparse_moe.routed_expert_norm.weight", p, i);
     for (size_t e = 0; e < s->n_experts && !l->failed; e++) {
         uint32_t at =
             bt_list_matrix(l, BT_CLASS_EXPERTS, i, f, z, LAYER "block_sparse_moe.experts.%zu.w1.weight", p, i, e);
