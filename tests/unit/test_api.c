@@ -300,7 +300,7 @@ static void test_prompt(void **state)
     refuse_prompt(w->chat, NULL, BT_ERR_USAGE, "messages");
     refuse_prompt(w->chat, &(bt_chat_request){0}, BT_ERR_USAGE, "messages");
     refuse_prompt(w->chat, &(bt_chat_request){.messages_size = 7}, BT_ERR_USAGE, "messages");
-    refuse_prompt(w->chat, &(bt_chat_request){.messages = HI}, BT_ERR_FORMAT, "messages"); /* of 0 bytes */
+    refuse_prompt(w->chat, &(bt_chat_request){.messages = HI}, BT_ERR_USAGE, "messages"); /* of 0 bytes */
     refuse_prompt(w->chat, &(bt_chat_request){.messages = "7", .messages_size = 1}, BT_ERR_USAGE, "messages");
     bt_prompt p;
     bt_chat_request r = {.messages = HI, .messages_size = sizeof HI - 1, .tools_size = 5, .options_size = 5};
