@@ -2,12 +2,15 @@
 
 usage: evaluate.py [MODEL] [--baltoro PROGRAM] [--jobs N] [--quick] [--beyond] [--wrong]
 
-Greedy decoding. A row of the table is a skill; exit status 1 if one is below its threshold. --quick asks an eleventh of it,
---beyond also what has no threshold, --wrong prints the answers that were wrong. Needs nothing but Python and the program.
+Greedy decoding. A row of the table is a skill; exit status 1 if one is below its threshold. --quick asks an eleventh of it, too
+little to hold every row to its threshold: one is below it then if chance alone, at the threshold, would give so few right answers
+less than once in a hundred times. --beyond asks also what has no threshold, --wrong prints the answers that were wrong. Needs
+nothing but Python and the program.
 """
 import argparse
 import concurrent.futures
 import json
+import math
 import os
 import re
 import subprocess
@@ -211,14 +214,24 @@ THRESHOLDS = {
 }  # fmt: skip
 
 
+CHANCE = 0.01  # at which a row of --quick is below its threshold
+
+
+def is_low(good, n, least, quick):
+    """Whether `good` right answers of n are too few for a share of `least`; with --quick, too few to be chance."""
+    if not quick or good >= least * n:
+        return good < least * n
+    return sum(math.comb(n, k) * least**k * (1 - least) ** (n - k) for k in range(good + 1)) < CHANCE
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     p.add_argument("model", nargs="?", default=os.path.join(ROOT, "models", "demo-k2"))
     p.add_argument("--baltoro", default=os.path.join(ROOT, "build", "baltoro"))
     p.add_argument("--jobs", type=int, default=os.cpu_count())
-    p.add_argument("--quick", action="store_true")
-    p.add_argument("--beyond", action="store_true")
-    p.add_argument("--wrong", action="store_true")
+    p.add_argument("--quick", action="store_true", help="ask an eleventh; a row is BELOW only where that is hardly chance")
+    p.add_argument("--beyond", action="store_true", help="ask also what has no threshold")
+    p.add_argument("--wrong", action="store_true", help="print the answers that were wrong")
     o = p.parse_args()
     rnd, family = data.Source(7, held=True), families.of(o.model)
     o.talk = family.talk
@@ -242,7 +255,7 @@ def main():
     print("%-34s %7s %8s %7s   %s" % ("skill", "asked", "right", "least", "by effort: high, medium, low"))
     for skill, (efforts, good, n) in table.items():
         least = THRESHOLDS.get(skill, 0) * family.share
-        low = good < least * n
+        low = is_low(good, n, least, o.quick)
         failed |= low
         shares = ", ".join("%.0f %%" % (100 * g / k) if k else "-" for g, k in efforts.values())
         print("%-34s %7d %6.1f %% %5.0f %%   %s%s" % (skill, n, 100 * good / n, 100 * least, shares, "   BELOW" if low else ""))
