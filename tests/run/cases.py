@@ -95,8 +95,10 @@ for stop in (text[10:13], text[20], text[5:30]):
     check(f"C42 stop {stop!r}", r["text"] == text[:text.index(stop)] and r["finish_reason"] == "stop string", r)
 
 n = len(report("-n", "1", "--temperature", "0")["prompt_ids"])
-refused("C44 one token too many", 1, f"the prompt has {n} tokens, the context holds {n - 1}", "run", MODEL, "-p", "Hello", "-c", n - 1)
-for context, made in ((n, 0), (n + 1, 1), (n + 2, 2)):
+for context in (n - 1, n):
+    refused(f"C44 no room for an answer: {context}", 1, f"the prompt has {n} tokens and the context holds {context}", "run", MODEL,
+            "-p", "Hello", "-c", context)
+for context, made in ((n + 1, 1), (n + 2, 2)):
     r = report("-c", context, "--temperature", "0", "--ignore-eos")
     check(f"C44 context of {context}", r and len(r["ids"]) == made and r["finish_reason"] == "context", r)
 

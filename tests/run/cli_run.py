@@ -85,7 +85,8 @@ refused("prompt file is a folder", 1, "baltoro-cli", "run", MODEL, "-f", here)
 for data, part in ((b"abc\xffdef", "byte 3 is 0xff"), (b"\xff\xfeh\0i\0", "UTF-16"), (b"\x80\xc0\xaf", "byte 0"),
                    (b"abc\xe6\x97", "byte 3")):
     refused(f"prompt {data[:4]}", 2, part, "run", MODEL, stdin=data)
-refused("empty prompt", 2, "the prompt is empty", "run", MODEL, "-p", "")
+refused("empty prompt", 2, "the prompt is empty, and this tokenizer has no token to begin a text with: give some text by -p, -f or stdin",
+        "run", MODEL, "-p", "")
 refused("empty stdin", 2, "the prompt is empty", "run", MODEL)
 r = report(*GREEDY, "-n", "3", prompt=" ")
 check("a blank is a prompt", r and r["prompt_ids"] == [34], r)
@@ -108,14 +109,18 @@ check("no BOS is said", "no BOS" in plain.err, plain.err)
 r = report(*GREEDY, "-n", "0")
 check("no tokens wanted", r and r["ids"] == [] and r["text"] == "" and r["finish_reason"] == "length", r)
 n = len(full["prompt_ids"])
-for context, made, reason in ((n + 5, 5, "context"), (n + 1, 1, "context"), (n, 0, "context")):
+for context, made, reason in ((n + 5, 5, "context"), (n + 1, 1, "context")):
     for options in ((), ("-n", "100")):
         r = report(*GREEDY, "--context", context, *options)
         check(f"context {context} {options}", r and len(r["ids"]) == made and r["finish_reason"] == reason and
               r["ids"] == full["ids"][:made], r)
 r = report(*GREEDY, "--context", n + 5, "-n", "5")
 check("length and context at once", r and r["finish_reason"] == "length", r)
-refused("one token too many", 1, f"the prompt has {n} tokens, the context holds {n - 1}", "run", MODEL, "-p", PROMPT, "-c", n - 1)
+for context in (n - 1, n):
+    refused(f"no room for an answer: {context}", 1, f"the prompt has {n} tokens and the context holds {context}, which leaves no room",
+            "run", MODEL, "-p", PROMPT, "-c", context)
+r = report(*GREEDY, "--context", n, "-n", "0")
+check("no room and no tokens wanted", r and r["ids"] == [] and r["finish_reason"] == "length", r)
 refused("context beyond the model", 1, "--context 4097 is more than the 4096 positions", "run", MODEL, "-p", PROMPT, "-c", 4097)
 r = report(*GREEDY, prompt="Z" * 4095)
 check("the model's whole context", r and r["context"] == 4096 and len(r["ids"]) == 1 and r["finish_reason"] == "context", r)
