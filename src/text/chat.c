@@ -216,7 +216,9 @@ static bt_status describe(const bt_chat *chat, const bt_conversation *c, const b
     bt_demands_write(c, &demands);
     if (chat->template.jinja != NULL || chat->grammar->drops_text) bt_chat_tell_lost(c, r, &warnings);
     if (chat->template.jinja != NULL) {
-        st = bt_chat_tell_effort(&chat->template, c, chat->grammar->has_reasoning, r, &warnings, e);
+        bool with_reasoning = chat->grammar->has_reasoning;
+        st = bt_chat_tell_effort(&chat->template, c, with_reasoning, r, &warnings, e);
+        if (st == BT_OK) st = bt_chat_tell_unused(&chat->template, c, with_reasoning, r, &warnings, e);
     }
     add_tools(&tools, c->tools);
     for (size_t i = 0; i < c->n_messages; i++) add_tools(&tools, c->messages[i].tools);

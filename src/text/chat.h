@@ -15,7 +15,7 @@ typedef struct bt_template { /* zero it, free it with bt_template_close */
     bt_text specials;        /* the tokenizer's special tokens as members of a JSON object, ", " before each */
     bt_jinja_trust *trusted; /* [n_trusted] what counts as template in the variables that we pass */
     size_t n_trusted;
-    bool mentions_effort; /* the name of an option for the effort stands in it */
+    bt_text sources; /* of all of them: which names stand in it */
 } bt_template;
 
 /* path: a file, NULL: look in the folder. */
@@ -33,11 +33,14 @@ void bt_chat_tell_lost(const bt_conversation *c, const bt_rendered *prompt, bt_t
 
 /* ---- chat_effort.c ----------------------------------------------------------------------------------------------- */
 
+/* Adds a line for each member of the request that is no part of the conversation and that the template does nothing
+ * with; r is what it rendered. */
+bt_status bt_chat_tell_unused(const bt_template *t, const bt_conversation *c, bool with_reasoning, const bt_rendered *r,
+                              bt_text *lines, bt_error *e);
 /* Adds a line where an effort was asked for (an option of the conversation) that the template does nothing with; r is
  * what it rendered. */
 bt_status bt_chat_tell_effort(const bt_template *t, const bt_conversation *c, bool with_reasoning, const bt_rendered *r,
                               bt_text *lines, bt_error *e);
-bool bt_effort_is_named(const char *source, size_t size);
 
 /* ---- chat_demands.c ---------------------------------------------------------------------------------------------- */
 

@@ -1,8 +1,12 @@
 /*
- * Whether a template does anything with the effort that was asked for. Templates ignore what they do not know without a
- * word, and a person would wait for an effect. The one sound way to know is to render again: without the option, then
- * with every other effort; where nothing changes the text, nothing was asked. That the effort asked for is the
- * template's own default is no reason to complain, and a value that a template refuses is one it knows of.
+ * Whether a template does anything with the effort that was asked for, and with what else a request has beside its
+ * conversation. Templates ignore what they do not know without a word, and a person would wait for an effect. The one
+ * sound way to know is to render again: without the option, then with every other effort; where nothing changes the
+ * text, nothing was asked. That the effort asked for is the template's own default is no reason to complain, and a
+ * value that a template refuses is one it knows of.
+ *
+ * Of other members the values that would make a difference are not known. They count as used where their name stands in
+ * the template; what every request of OpenAI's has ("n", "stop"), and any template may spell, must change the text too.
  */
 #include <string.h>
 
@@ -10,12 +14,43 @@
 #include "text/chat.h"
 
 static const char *const names[] = {"reasoning_effort", "thinking_effort"};
-#define N_NAMES (sizeof names / sizeof names[0])
+#define N_NAMES    (sizeof names / sizeof names[0])
+#define UNUSED_MAX 20 /* members told of */
 
-bool bt_effort_is_named(const char *source, size_t size)
+static const char *const of_sampling[] = {
+    "max_tokens", "max_completion_tokens", "temperature", "top_p", "top_k", "min_p",
+    "seed",       "repetition_penalty",    "stop",        NULL};
+static const char *const of_requests[] = {
+    "n",      "logprobs", "top_logprobs", "logit_bias", "presence_penalty",    "frequency_penalty",
+    "stream", "user",     "model",        "metadata",   "parallel_tool_calls", NULL};
+
+static bool is_among(const char *const *list, const char *name)
+{
+    while (*list != NULL && strcmp(*list, name) != 0) list++;
+    return *list != NULL;
+}
+
+static bool is_effort(const char *name)
 {
     for (size_t i = 0; i < N_NAMES; i++)
-        if (memmem(source, size, names[i], strlen(names[i])) != NULL) return true;
+        if (strcmp(name, names[i]) == 0) return true;
+    return false;
+}
+
+static bool is_of_word(char c)
+{
+    return c == '_' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+/* Whether the name stands somewhere in the template, as a word. */
+static bool is_named(const bt_template *t, const char *name, size_t size)
+{
+    if (t->sources.data == NULL || size == 0) return false;
+    const char *at = t->sources.data, *end = at + t->sources.size;
+    for (; (at = memmem(at, (size_t)(end - at), name, size)) != NULL; at++) {
+        bool begins = at == t->sources.data || !is_of_word(at[-1]);
+        if (begins && !is_of_word(at[size])) return true; /* a newline is behind each source */
+    }
     return false;
 }
 
@@ -49,12 +84,13 @@ bt_status bt_chat_tell_effort(const bt_template *t, const bt_conversation *c, bo
                               bt_text *lines, bt_error *e)
 {
     static const char *const others[] = {NULL, "low", "high", "medium", "none", "max", "minimal", "xhigh"};
+    bool mentions_effort = false;
+    for (size_t k = 0; k < N_NAMES; k++) mentions_effort |= is_named(t, names[k], strlen(names[k]));
     for (size_t i = 0; i < c->n_options; i++) {
         const bt_json_node *option = c->options[i];
-        bool is_effort = false, is_same = true;
-        for (size_t k = 0; k < N_NAMES; k++) is_effort |= strcmp(option->key, names[k]) == 0;
-        if (!is_effort || option->kind != BT_JSON_STRING) continue;
-        for (size_t k = 0; k < sizeof others / sizeof others[0] && is_same && t->mentions_effort; k++) {
+        bool is_same = true;
+        if (!is_effort(option->key) || option->kind != BT_JSON_STRING) continue;
+        for (size_t k = 0; k < sizeof others / sizeof others[0] && is_same && mentions_effort; k++) {
             bt_status st = is_same_without(t, c, i, others[k], with_reasoning, r, &is_same, e);
             if (st != BT_OK) return st;
         }
@@ -62,5 +98,31 @@ bt_status bt_chat_tell_effort(const bt_template *t, const bt_conversation *c, bo
             bt_text_printf(lines, "the template does nothing with %s: asking for \"%.60s\" has no effect\n",
                            option->key, option->text);
     }
+    return BT_OK;
+}
+
+bt_status bt_chat_tell_unused(const bt_template *t, const bt_conversation *c, bool with_reasoning, const bt_rendered *r,
+                              bt_text *lines, bt_error *e)
+{
+    size_t n_unused = 0;
+    for (size_t i = 0; i < c->n_options; i++) {
+        const bt_json_node *option = c->options[i];
+        bool samples = is_among(of_sampling, option->key), is_unused = !is_named(t, option->key, option->key_size);
+        if (is_effort(option->key) || option->kind == BT_JSON_NULL) continue;
+        if (!is_unused && (samples || is_among(of_requests, option->key))) {
+            bt_status st = is_same_without(t, c, i, NULL, with_reasoning, r, &is_unused, e);
+            if (st != BT_OK) return st;
+        }
+        if (!is_unused || ++n_unused > UNUSED_MAX) continue;
+        if (samples)
+            bt_text_printf(lines,
+                           "\"%s\" has no effect: it is no part of a conversation; give it as an option of its own\n",
+                           option->key);
+        else
+            bt_text_printf(lines, "the template does nothing with \"%.60s\"\n", option->key);
+    }
+    if (n_unused > UNUSED_MAX)
+        bt_text_printf(lines, "the template does nothing with %zu more members of the request\n",
+                       n_unused - UNUSED_MAX);
     return BT_OK;
 }

@@ -20,6 +20,12 @@ static bt_status no_memory(bt_error *e)
 
 /* ---- where it is ------------------------------------------------------------------------------------------------- */
 
+static void add_source(bt_template *t, const char *text, size_t size)
+{
+    bt_text_add(&t->sources, text, size);
+    bt_text_puts(&t->sources, "\n");
+}
+
 static bt_status parse_file(const char *path, bt_template *t, bt_error *e)
 {
     char *text;
@@ -27,7 +33,7 @@ static bt_status parse_file(const char *path, bt_template *t, bt_error *e)
     bt_status st = bt_read_file(path, TEMPLATE_BYTES_MAX, &text, &size, e);
     if (st != BT_OK) return st;
     st = bt_jinja_parse(path, text, size, &t->jinja, e);
-    t->mentions_effort = bt_effort_is_named(text, size);
+    add_source(t, text, size);
     bt_free(text);
     t->source = bt_strdup(path);
     return st == BT_OK && t->source == NULL ? no_memory(e) : st;
@@ -35,7 +41,7 @@ static bt_status parse_file(const char *path, bt_template *t, bt_error *e)
 
 static bt_status parse_node(const char *path, const bt_json_node *text, bt_template *t, bt_jinja **out, bt_error *e)
 {
-    t->mentions_effort |= bt_effort_is_named(text->text, text->size);
+    add_source(t, text->text, text->size);
     return bt_jinja_parse(path, text->text, text->size, out, e);
 }
 
@@ -242,6 +248,7 @@ bt_status bt_template_open(const char *folder, const char *path, bt_template *ou
     if (st == BT_OK && config != NULL) st = add_specials(&t, config, e);
     if (st == BT_OK && map != NULL) st = add_specials(&t, map, e);
     if (st == BT_OK) st = find_template(folder, path, config, &t, e);
+    if (st == BT_OK && t.sources.failed) st = no_memory(e);
     assert(t.n_trusted <= n_max);
     if (st == BT_OK) {
         *out = t;
@@ -257,6 +264,7 @@ void bt_template_close(bt_template *t)
     bt_jinja_free(t->with_tools);
     bt_free(t->source);
     bt_text_free(&t->specials);
+    bt_text_free(&t->sources);
     bt_arena_free(t->arena);
     *t = (bt_template){0};
 }

@@ -104,6 +104,28 @@ def test_ignored_effort():
             check(f"{name}: an effort without effect is said once, {expected}", r.code == 0 and r.err.count(said) == expected, r)
 
 
+def test_ignored_members():
+    """What a request has beside the conversation, and the template does nothing with, is said, by its name."""
+    model = make_model("{% if persona %}{{ persona }}{% endif %}{% if stop is defined %}S{% endif %}{{ messages[-1].content }}"
+                       "{% for n in [] %}{% endfor %}")
+    talk = {"messages": [{"role": "user", "content": "x"}]}
+    sampling = ("max_tokens", "max_completion_tokens", "temperature", "top_p", "top_k", "min_p", "seed", "repetition_penalty")
+    others = ("n", "logprobs", "top_logprobs", "stream", "presence_penalty", "frequency_penalty", "logit_bias", "user", "model", "foo")
+    for command in (("run", model, *WORDS), ("render", model)):
+        r = run(*command, "--messages", written({**talk, **{name: 1 for name in (*sampling, *others)}, "persona": "y", "stop": "z"}))
+        for name in sampling:
+            check(f"{command[0]}: {name} is said to do nothing", f'"{name}" has no effect: it is no part of a conversation' in r.err, r)
+        for name in others:
+            check(f"{command[0]}: {name} too", f'the template does nothing with "{name}"\n' in r.err, r)
+        check(f"{command[0]}: what it uses is not", r.code == 0 and "persona" not in r.err and '"stop"' not in r.err, r)
+        r = run(*command, "--messages", written({**talk, "stop": "z", "chat_template_kwargs": {"persona": "y", "voice": 1}}))
+        check(f"{command[0]}: options too", r.err.count("the template does nothing with") == 1 and '"voice"' in r.err, r)
+        r = run(*command, "--messages", written({**talk, "model": None, "tools": [], "tool_choice": "none"}))
+        check(f"{command[0]}: null is nothing", r.code == 0 and "nothing with" not in r.err and "no effect" not in r.err, r)
+        r = run(*command, "--messages", written({**talk, **{f"x{i}": i for i in range(100)}}))
+        check(f"{command[0]}: many are not all told", r.err.count('does nothing with "x') == 20 and "80 more members" in r.err, r)
+
+
 def test_demands(model):
     """What tool_choice and response_format demand is told before and held against the answer after."""
     tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}]
@@ -165,6 +187,7 @@ def main():
     test_forms(model)
     test_options(model)
     test_ignored_effort()
+    test_ignored_members()
     test_demands(model)
     test_refusals(model)
     test_smollm()

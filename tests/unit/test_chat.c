@@ -323,6 +323,7 @@ static void efforts(void **state)
 }
 
 #define IGNORED(effort) "the template does nothing with reasoning_effort: asking for \"" effort "\" has no effect\n"
+#define UNUSED(name)    "the template does nothing with \"" name "\"\n"
 
 /* A template that does not know efforts is found out, and one that does is not blamed: not for its own default, not
  * where it refuses other values, not where only some of them change the text. */
@@ -338,7 +339,8 @@ static void ignored_efforts(void **state)
          "the template does nothing with thinking_effort: asking for \"low\" has no effect\n"},
         {"hi{# reasoning_effort #}", "{\"reasoning_effort\": \"none\"}", IGNORED("none")},
         {"hi{% if tools %}{{ reasoning_effort }}{% endif %}", "{\"x\": 1, \"reasoning_effort\": \"low\", \"y\": 2}",
-         IGNORED("low")},
+         IGNORED("low") UNUSED("x") UNUSED("y")},
+        {"hi{{ x }}{{ yy }}{{ zy }}", "{\"x\": 1, \"y\": 2, \"z\": null}", UNUSED("y")},
         {"hi{{ reasoning_effort }}", "{\"reasoning_effort\": \"low\"}", ""},
         {"hi{{ reasoning_effort or 'high' }}", "{\"reasoning_effort\": \"high\"}", ""},
         {"hi{{ 'fast' if reasoning_effort == 'low' }}", "{\"reasoning_effort\": \"high\"}", ""},
