@@ -236,6 +236,8 @@ typedef struct bt_tokenizer bt_tokenizer;
 
 BT_API bt_status bt_tokenizer_open(const char *folder, bt_tokenizer **out, bt_error *e);
 BT_API void bt_tokenizer_close(bt_tokenizer *t);
+/* One a line, "" if none: files and tokens that the folder has and the tokenizer does not use. Borrowed. */
+BT_API const char *bt_tokenizer_warnings(const bt_tokenizer *t);
 BT_API size_t bt_tokenizer_n_vocab(const bt_tokenizer *t); /* highest id + 1 */
 /* Ids of text (may hold NUL; must be UTF-8). Adds no BOS. *ids: bt_free by the caller. */
 BT_API bt_status bt_tokenizer_encode(const bt_tokenizer *t, const char *text, size_t size, unsigned flags,

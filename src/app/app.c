@@ -93,6 +93,15 @@ void bt_app_detail(bt_app *a, const char *format, ...)
     va_end(args);
 }
 
+void bt_app_note_lines(bt_app *a, const char *lines)
+{
+    while (*lines != '\0') {
+        size_t n = strcspn(lines, "\n");
+        bt_app_note(a, "%.*s", (int)n, lines);
+        lines += n + (lines[n] == '\n');
+    }
+}
+
 void bt_app_status(bt_app *a, const char *format, ...)
 {
     if (!a->has_status) return;
@@ -311,6 +320,7 @@ int bt_app_open_tokenizer(bt_app *a)
     bt_status st = bt_tokenizer_open(folder, &a->tokenizer, &a->error);
     if (st == BT_OK) tell_tokenizer(a, folder);
     bt_free(parent);
+    if (st == BT_OK) bt_app_note_lines(a, bt_tokenizer_warnings(a->tokenizer));
     return st == BT_OK ? BT_EXIT_DONE : fail_model(a, st);
 }
 

@@ -63,6 +63,7 @@ int bt_app_fail(bt_app *a, int code); /* says a->error */
 int bt_app_fail_with(bt_app *a, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void bt_app_note(bt_app *a, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void bt_app_detail(bt_app *a, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void bt_app_note_lines(bt_app *a, const char *lines); /* each of them a note */
 void bt_app_say(bt_app *a, const char *format, va_list args) __attribute__((format(printf, 2, 0))); /* also if quiet */
 /* Text of any length and its line ends behind `label`, also if quiet. */
 void bt_app_say_text(bt_app *a, const char *label, const char *text);

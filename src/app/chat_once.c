@@ -65,11 +65,7 @@ int bt_chat_choose_effort(bt_app *a, const bt_chat *c, const char *effort, const
 
 void bt_chat_warn(bt_app *a, const char *lines)
 {
-    for (const char *at = lines; *at != '\0';) {
-        size_t n = strcspn(at, "\n");
-        bt_app_note(a, "%.*s", (int)n, at);
-        at += n + (at[n] == '\n');
-    }
+    bt_app_note_lines(a, lines);
 }
 
 /* ---- the conversation -------------------------------------------------------------------------------------------- */

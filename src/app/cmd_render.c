@@ -74,15 +74,6 @@ static bt_status choose_effort(bt_app *a, const bt_chat *chat, bt_chat_request *
     return BT_OK;
 }
 
-static void note_lines(bt_app *a, const char *lines)
-{
-    while (*lines != '\0') {
-        size_t n = strcspn(lines, "\n");
-        bt_app_note(a, "%.*s", (int)n, lines);
-        lines += n + (lines[n] == '\n');
-    }
-}
-
 static void print_json(const bt_chat *chat, const bt_prompt *p, bt_text *t)
 {
     bt_text_puts(t, "{\"text\": ");
@@ -114,7 +105,7 @@ static int render_messages(bt_app *a)
     if (st == BT_OK) st = choose_effort(a, chat, &request);
     if (st == BT_OK) st = bt_chat_render(chat, &request, &p, &a->error);
     if (st == BT_OK) {
-        note_lines(a, p.warnings);
+        bt_app_note_lines(a, p.warnings);
         if (bt_option_is_set(a->options, BT_OPT_JSON))
             print_json(chat, &p, &t);
         else

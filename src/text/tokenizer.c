@@ -21,7 +21,6 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/log.h"
 #include "base/utf8.h"
 #include "text/added.h"
 #include "text/bpe.h"
@@ -48,6 +47,7 @@ struct bt_tokenizer {
     bt_added *added;            /* looked for in the text as it is */
     bt_added *added_normalized; /* looked for in the normalised text */
     int32_t bos;
+    bt_text warnings;
 };
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
@@ -104,7 +104,12 @@ static bt_status find_bos(bt_tokenizer *t, const bt_tokenizer_spec *s, bt_error 
     return bt_fail(e, BT_ERR_FORMAT, "the token to put before a text, \"%.80s\", is not in the vocabulary", bos);
 }
 
-/* Finishes what the spec began; takes its vocabulary. */
+static bt_status check_warnings(const bt_tokenizer *t, bt_error *e)
+{
+    return bt_text_ok(&t->warnings) ? BT_OK : bt_fail(e, BT_ERR_MEMORY, "no memory for a tokenizer's warnings");
+}
+
+/* Finishes what the spec began; takes its vocabulary and warnings. */
 static bt_status build(bt_tokenizer *t, bt_tokenizer_spec *s, bt_error *e)
 {
     int32_t id_max = -1;
@@ -113,6 +118,8 @@ static bt_status build(bt_tokenizer *t, bt_tokenizer_spec *s, bt_error *e)
     }
     t->vocab = s->vocab;
     s->vocab = (bt_vocab){0};
+    t->warnings = s->warnings;
+    s->warnings = (bt_text){0};
     t->ignore_merges = s->ignore_merges;
     t->kimi_cuts = s->kimi_cuts;
     t->nfc = s->nfc;
@@ -121,7 +128,7 @@ static bt_status build(bt_tokenizer *t, bt_tokenizer_spec *s, bt_error *e)
     if (st == BT_OK) st = add_tokens(t, s, e);
     if (st == BT_OK) st = open_splitters(t, s, e);
     if (st == BT_OK) st = find_bos(t, s, e);
-    return st;
+    return st == BT_OK ? check_warnings(t, e) : st;
 }
 
 /* Makes the tokenizer of a spec that was read (or not: st), and frees the spec. */
@@ -181,18 +188,22 @@ static bt_status read_file_of(const char *folder, const char *name, char **data,
     return st;
 }
 
-static void tell_of_json_beside(const char *folder)
+static bt_status tell_of_json_beside(const char *folder, bt_tokenizer *t, bt_error *e)
 {
     char *path = bt_path_join(folder, "tokenizer.json");
-    if (path != NULL && bt_path_exists(path)) {
-        bt_log(BT_LOG_WARN, "%s: tiktoken.model is the tokenizer; the tokenizer.json beside it is not used", folder);
+    if (path == NULL) return bt_fail(e, BT_ERR_MEMORY, "no memory for a path");
+    if (bt_path_exists(path)) {
+        bt_tokenizer_warn(&t->warnings, "%s: tiktoken.model is the tokenizer; the tokenizer.json beside it is not used",
+                          folder);
     }
     bt_free(path);
+    return check_warnings(t, e);
 }
 
 bt_status bt_tokenizer_open(const char *folder, bt_tokenizer **out, bt_error *e)
 {
     char *ranks = NULL, *json = NULL, *config = NULL;
+    bt_tokenizer *t = NULL;
     size_t ranks_size = 0, json_size = 0, config_size = 0;
     if (folder == NULL) return bt_fail(e, BT_ERR_USAGE, "no folder of a tokenizer is given");
     bt_status st = read_file_of(folder, "tiktoken.model", &ranks, &ranks_size, e);
@@ -204,14 +215,19 @@ bt_status bt_tokenizer_open(const char *folder, bt_tokenizer **out, bt_error *e)
         st = bt_fail(e, BT_ERR_IO,
                      "%s: there is no tokenizer_config.json, which names the special tokens of tiktoken.model", folder);
     } else if (st == BT_OK) {
-        st = ranks == NULL ? bt_tokenizer_open_text(json, json_size, config, config_size, out, e)
-                           : bt_tokenizer_open_tiktoken(ranks, ranks_size, config, config_size, out, e);
+        st = ranks == NULL ? bt_tokenizer_open_text(json, json_size, config, config_size, &t, e)
+                           : bt_tokenizer_open_tiktoken(ranks, ranks_size, config, config_size, &t, e);
         if (st != BT_OK) (void)bt_fail_in(e, st, "%s", folder);
     }
-    if (st == BT_OK && ranks != NULL) tell_of_json_beside(folder);
+    if (st == BT_OK && ranks != NULL) st = tell_of_json_beside(folder, t, e);
     bt_free(ranks);
     bt_free(json);
     bt_free(config);
+    if (st == BT_OK) {
+        *out = t;
+    } else {
+        bt_tokenizer_close(t);
+    }
     return st;
 }
 
@@ -222,6 +238,7 @@ void bt_tokenizer_close(bt_tokenizer *t)
     bt_added_close(t->added);
     bt_added_close(t->added_normalized);
     bt_vocab_free(&t->vocab);
+    bt_text_free(&t->warnings);
     bt_free(t);
 }
 
@@ -230,6 +247,11 @@ void bt_tokenizer_close(bt_tokenizer *t)
 size_t bt_tokenizer_n_vocab(const bt_tokenizer *t)
 {
     return t->vocab.n_ids;
+}
+
+const char *bt_tokenizer_warnings(const bt_tokenizer *t)
+{
+    return t->warnings.data == NULL ? "" : t->warnings.data;
 }
 
 size_t bt_tokenizer_token_bytes_max(const bt_tokenizer *t)

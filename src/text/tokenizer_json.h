@@ -35,9 +35,12 @@ typedef struct bt_tokenizer_spec { /* zero it, free it with bt_tokenizer_spec_fr
     const char *template_bos; /* the token that the post-processor puts first; NULL: none */
     bt_add_bos add_bos;       /* tokenizer_config.json */
     const char *bos_token;
+    bt_text warnings; /* lines for bt_tokenizer_warnings */
 } bt_tokenizer_spec;
 
 void bt_tokenizer_spec_free(bt_tokenizer_spec *s);
+/* Adds a line, made safe for a terminal. */
+void bt_tokenizer_warn(bt_text *lines, const char *format, ...) __attribute__((format(printf, 2, 3)));
 bt_status bt_tokenizer_json_read(const char *json, size_t size, bt_tokenizer_spec *s, bt_error *e);
 bt_status bt_tokenizer_config_read(const char *json, size_t size, bt_tokenizer_spec *s, bt_error *e);
 

@@ -22,7 +22,6 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/log.h"
 
 #define N_SPECIAL    256
 #define RANKS_MAX    (1 << 28)
@@ -236,9 +235,10 @@ static bt_status name_tokens(const bt_json_node *list, bt_tokenizer_spec *s, bt_
             (unsigned long long)lowest, s->vocab.n_keys);
     }
     if (beyond != NULL) {
-        bt_log(BT_LOG_WARN, "tokenizer_config.json: \"%.80s\" (%.20s) lies behind the last id, %llu: not used%s",
-               bt_json_get(beyond, "content")->text, beyond->key, (unsigned long long)end - 1,
-               n_beyond > 1 ? ", as are others" : "");
+        bt_tokenizer_warn(&s->warnings,
+                          "tokenizer_config.json: \"%.80s\" (%.20s) lies behind the last id, %llu: not used%s",
+                          bt_json_get(beyond, "content")->text, beyond->key, (unsigned long long)end - 1,
+                          n_beyond > 1 ? ", as are others" : "");
     }
     return BT_OK;
 }

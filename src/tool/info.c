@@ -128,6 +128,16 @@ static void print_plan(bt_text *t, const bt_info *i)
     if (i->plan_fault != NULL) bt_text_printf(t, "  does not fit: %s\n", i->plan_fault);
 }
 
+static void print_warnings(bt_text *t, const bt_info *i)
+{
+    const char *lines = i->tokenizer == NULL ? "" : bt_tokenizer_warnings(i->tokenizer);
+    while (*lines != '\0') {
+        size_t n = strcspn(lines, "\n");
+        bt_text_printf(t, "  warning: %.*s\n", (int)n, lines);
+        lines += n + (lines[n] == '\n');
+    }
+}
+
 static void print_tokens(bt_text *t, const bt_info *i)
 {
     bt_text_puts(t, "\nTokens\n");
@@ -138,6 +148,7 @@ static void print_tokens(bt_text *t, const bt_info *i)
                        bt_tokenizer_file(i->tokenizer));
     if (i->tokenizer != NULL && bt_tokenizer_bos(i->tokenizer) >= 0)
         bt_text_printf(t, "  put before a raw prompt: %d\n", (int)bt_tokenizer_bos(i->tokenizer));
+    print_warnings(t, i);
     const int32_t *ids;
     size_t n = end_ids(i, &ids);
     bt_text_puts(t, "  end ids:");
@@ -232,9 +243,14 @@ static void add_json_tokens(bt_text *t, const bt_info *i)
     bt_text_puts(t, "\"tokenizer\": ");
     if (i->tokenizer == NULL)
         bt_text_puts(t, "null");
-    else
-        bt_text_printf(t, "{\"ids\": %zu, \"bos\": %d, \"file\": \"%s\"}", bt_tokenizer_n_vocab(i->tokenizer),
-                       (int)bt_tokenizer_bos(i->tokenizer), bt_tokenizer_file(i->tokenizer));
+    else {
+        const char *warnings = bt_tokenizer_warnings(i->tokenizer);
+        bt_text_printf(
+            t, "{\"ids\": %zu, \"bos\": %d, \"file\": \"%s\", \"warnings\": ", bt_tokenizer_n_vocab(i->tokenizer),
+            (int)bt_tokenizer_bos(i->tokenizer), bt_tokenizer_file(i->tokenizer));
+        bt_text_json_string(t, warnings, strlen(warnings));
+        bt_text_puts(t, "}");
+    }
     bt_text_puts(t, ", \"end_ids\": [");
     for (size_t k = 0; k < n; k++)
         if (is_used(i, ids[k])) bt_text_printf(t, "%s%d", n_used++ > 0 ? ", " : "", (int)ids[k]);

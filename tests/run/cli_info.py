@@ -2,6 +2,7 @@
 """info and devices from outside: figures that agree with the files, defaults that are marked, plans that do not fit."""
 import json
 import os
+import shutil
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
@@ -82,9 +83,16 @@ check("and said", r.code == 0 and b"does not fit: " in r.out, r)
 refused("context beyond the model", 1, "4096", "info", DENSE, "-c", 4097)
 
 with_tokenizer = report(make_model(bos=True, config={"eos_token_id": [1, 7]}))
-check("tokenizer", with_tokenizer["tokenizer"] == {"ids": 640, "bos": 0, "file": "tokenizer.json"}, with_tokenizer["tokenizer"])
+told = with_tokenizer["tokenizer"]
+check("tokenizer", told == {"ids": 640, "bos": 0, "file": "tokenizer.json", "warnings": ""}, told)
 check("end ids that the tokenizer lists", with_tokenizer["end_ids"] == [1], with_tokenizer["end_ids"])
 check("end ids without a tokenizer", report(make_model(config={"eos_token_id": [1, 7]}, with_tokenizer=False))["end_ids"] == [1, 7])
+both = make_model()
+for name in ("tiktoken.model", "tokenizer_config.json"):
+    shutil.copy(os.path.join("tests/data/tokenizers/tiktoken", name), both)
+r, told = run("info", both), report(both)["tokenizer"]
+check("what the tokenizer does not use is told", r.code == 0 and r.err == "" and b"  warning: " in r.out and
+      told["warnings"].endswith("tokenizer.json beside it is not used\n"), r, told)
 check("no tokenizer", report(DENSE)["tokenizer"] is None)
 del_eps = make_model(with_tokenizer=False)
 with open(os.path.join(del_eps, "config.json")) as f:

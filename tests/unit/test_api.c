@@ -224,6 +224,7 @@ static void test_tokenizer(void **state)
     char *text = NULL;
     size_t n = 9, size = 9;
     expect_usage(bt_tokenizer_open(NULL, &none, &fault), "folder");
+    assert_string_equal(bt_tokenizer_warnings(t), "");
     assert_int_equal(bt_tokenizer_find(t, NULL), -1);
     assert_int_equal(bt_tokenizer_find(t, ""), -1);
     fine(bt_tokenizer_encode(t, NULL, 0, 0, &ids, &n, &fault));

@@ -8,7 +8,6 @@
 #include <sys/stat.h>
 
 #include "base/arena.h"
-#include "base/log.h"
 #include "text/bpe.h"
 #include "text/cut.h"
 
@@ -445,26 +444,15 @@ static void test_segments(void **state)
 
 /* ---- special tokens ---------------------------------------------------------------------------------------------- */
 
-static char logged[2048];
-
-static void on_log(bt_log_level level, const char *line)
-{
-    assert_int_equal(level, BT_LOG_WARN);
-    assert_int_equal(logged[0], '\0');
-    (void)snprintf(logged, sizeof logged, "%s", line);
-}
-
 static void test_special(void **state)
 {
     (void)state;
-    logged[0] = '\0';
-    bt_log_set(BT_LOG_DEBUG, on_log);
     bt_tokenizer *t = build("", "{\"added_tokens_decoder\":{\"300\":{\"content\":\"<tool>\",\"special\":false},"
                                 "\"256\":{\"content\":\"[BOS]\",\"lstrip\":true,\"rstrip\":true,\"single_word\":true,"
                                 "\"normalized\":true,\"special\":true}},\"x\":NaN,\"bos_token\":\"[BOS]\","
                                 "\"add_bos_token\":true,\"additional_special_tokens\":[\"<|im_end|>\"],"
                                 "\"tokenizer_class\":\"TikTokenTokenizer\"}");
-    assert_int_equal(logged[0], '\0');
+    assert_string_equal(bt_tokenizer_warnings(t), "");
     assert_int_equal(bt_tokenizer_bos(t), -1); /* nothing is ever put before a text */
     assert_int_equal(bt_tokenizer_n_vocab(t), 512);
     assert_int_equal(bt_tokenizer_find(t, "[BOS]"), 256);
@@ -488,25 +476,21 @@ static void test_special(void **state)
     bt_free(text);
     assert_int_equal(bt_tokenizer_decode(t, (const int32_t[]){512}, 1, 0, &text, &size, &e), BT_ERR_USAGE);
     bt_tokenizer_close(t);
-    bt_log_set(BT_LOG_NONE, NULL);
 }
 
 /* Ids that a library invents for names of an older model lie behind the embedding's last row. */
 static void test_beyond_the_last_id(void **state)
 {
     (void)state;
-    logged[0] = '\0';
-    bt_log_set(BT_LOG_DEBUG, on_log);
     bt_tokenizer *t = build("", CONFIG(NAMED(512, "<|im_end|>") "," NAMED(256, "[BOS]") "," NAMED(
                                     511, "[PAD]") "," NAMED(18446744073709551615, "x")));
-    assert_non_null(strstr(logged, "\"<|im_end|>\" (512)"));
-    assert_non_null(strstr(logged, "511"));
-    assert_non_null(strstr(logged, "others"));
+    assert_non_null(strstr(bt_tokenizer_warnings(t), "\"<|im_end|>\" (512)"));
+    assert_non_null(strstr(bt_tokenizer_warnings(t), "511"));
+    assert_non_null(strstr(bt_tokenizer_warnings(t), "others"));
     assert_int_equal(bt_tokenizer_n_vocab(t), 512);
     assert_int_equal(bt_tokenizer_find(t, "<|im_end|>"), -1);
     unit_expect_listed(t, "x[PAD]", BT_TEXT_SPECIAL, "120 511");
     bt_tokenizer_close(t);
-    bt_log_set(BT_LOG_NONE, NULL);
 }
 
 /* ---- refusals ---------------------------------------------------------------------------------------------------- */
@@ -753,18 +737,17 @@ static void test_folder(void **state)
     assert_int_equal(bt_tokenizer_open(folder, &t, &e), BT_ERR_IO); /* it names the special tokens: must be there */
     assert_non_null(strstr(e.message, "tokenizer_config.json"));
     unit_write_file(folder, "tokenizer_config.json", FINE, sizeof FINE - 1);
-    logged[0] = '\0';
-    bt_log_set(BT_LOG_DEBUG, on_log);
     assert_int_equal(bt_tokenizer_open(folder, &t, &e), BT_OK);
-    assert_int_equal(logged[0], '\0');
+    assert_string_equal(bt_tokenizer_warnings(t), "");
     bt_tokenizer_close(t);
     unit_write_file(folder, "tokenizer.json", "{,", 2); /* a conversion beside it is not even read */
     assert_int_equal(bt_tokenizer_open(folder, &t, &e), BT_OK);
-    assert_non_null(strstr(logged, "tokenizer.json beside it is not used"));
+    (void)snprintf(path, sizeof path, "%s: tiktoken.model is the tokenizer; the tokenizer.json beside it is not used\n",
+                   folder);
+    assert_string_equal(bt_tokenizer_warnings(t), path);
     assert_string_equal(bt_tokenizer_file(t), "tiktoken.model");
     bt_tokenizer_close(t);
     t = NULL;
-    bt_log_set(BT_LOG_NONE, NULL);
     unit_write_file(folder, "tiktoken.model", pointer, sizeof pointer - 1);
     assert_int_equal(bt_tokenizer_open(folder, &t, &e), BT_ERR_FORMAT);
     assert_non_null(strstr(e.message, "LFS"));
