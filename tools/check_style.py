@@ -30,7 +30,7 @@ CODE_RULES = [
     ("getenv", NOT_APP, r"\b(secure_)?getenv\s*\(|\benviron\b", (),
      "only src/app reads the environment: take an option"),
     ("print", LIBRARY, r"\b(printf|vprintf|puts|putchar|perror)\s*\(|\bstd(out|err)\b", (),
-     "the library is silent: return an error, or use bt_log"),
+     "the library is silent: return an error"),
     ("exit", NOT_APP, r"\b(exit|_exit|_Exit|quick_exit)\s*\(", (), "only src/app ends the process: return an error"),
     ("abort", LIBRARY, r"\babort\s*\(", ("src/base/arena.c",), "assert() says why"),
     ("signal", NOT_APP, r"\b(signal|sigaction|raise)\s*\(", (), "only src/app has signal handlers"),

@@ -11,11 +11,8 @@ import re
 import subprocess
 import sys
 
-# object:symbol -> why this one may change while the program runs
-MUTABLE = {
-    "base/log.o:log_level": "set once at start by the program",
-    "base/log.o:log_fn": "set once at start by the program",
-}
+# object:symbol -> why this one may change while the program runs; none does
+MUTABLE = {}
 # Per thread, so that no thread sees another's.
 PER_THREAD = {
     "base/arena.o:guard_depth": "the step guard is on for the thread that runs the step",

@@ -11,7 +11,6 @@
 #include "app/signals.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/log.h"
 #include "base/machine.h"
 #include "tool/files.h"
 
@@ -116,14 +115,6 @@ void bt_app_status(bt_app *a, const char *format, ...)
     (void)fflush(stderr);
 }
 
-static void on_log(bt_log_level level, const char *line)
-{
-    bt_error clean;
-    (void)level;
-    (void)bt_fail(&clean, BT_ERR_USAGE, "%s", line);
-    (void)fprintf(stderr, "%s\n", clean.message);
-}
-
 /* ---- open and close ---------------------------------------------------------------------------------------------- */
 
 int bt_exit_code(bt_status st)
@@ -175,7 +166,6 @@ void bt_app_open(bt_app *a, const bt_options *o)
     a->has_status = !a->is_quiet && isatty(STDERR_FILENO) == 1 && term != NULL && strcmp(term, "dumb") != 0 &&
                     (no_color == NULL || no_color[0] == '\0');
     bt_sink_init(&a->out, STDOUT_FILENO);
-    bt_log_set(a->is_quiet ? BT_LOG_NONE : a->is_verbose ? BT_LOG_DEBUG : BT_LOG_WARN, on_log);
     tell_environment(a);
 }
 

@@ -14,7 +14,6 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "base/log.h"
 #include "base/rng.h"
 #include "base/utf8.h"
 
@@ -337,29 +336,6 @@ static void random_numbers_are_fixed_and_even(void **state)
     assert_true(fabs(normal / n) < 0.015);
     assert_true(fabs(normal_squares / n - 1) < 0.02);
     assert_true(fabs(neighbours / n) < 0.015);
-}
-
-/* ---- log ------------------------------------------------------------------------------------------------------------
- */
-
-static char last_line[100];
-static void keep_line(bt_log_level level, const char *line)
-{
-    (void)snprintf(last_line, sizeof last_line, "%d %s", (int)level, line);
-}
-
-static void log_goes_where_it_is_sent(void **state)
-{
-    (void)state;
-    bt_log(BT_LOG_WARN, "lost");
-    bt_log_set(BT_LOG_INFO, keep_line);
-    bt_log(BT_LOG_INFO, "kept %d", 1);
-    assert_string_equal(last_line, "2 kept 1");
-    bt_log(BT_LOG_DEBUG, "too fine");
-    assert_string_equal(last_line, "2 kept 1");
-    bt_log_set(BT_LOG_DEBUG, NULL);
-    bt_log(BT_LOG_WARN, "lost");
-    assert_string_equal(last_line, "2 kept 1");
 }
 
 /* ---- files ----------------------------------------------------------------------------------------------------------
@@ -697,7 +673,6 @@ int main(void)
         cmocka_unit_test(utf8_round_trip_of_every_character),
         cmocka_unit_test(utf8_faults_are_seen),
         cmocka_unit_test(random_numbers_are_fixed_and_even),
-        cmocka_unit_test(log_goes_where_it_is_sent),
         cmocka_unit_test(paths_join_and_split),
         cmocka_unit_test(files_are_mapped_and_read),
         cmocka_unit_test(fifos_neither_hang_nor_fail),
