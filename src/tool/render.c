@@ -21,13 +21,13 @@ static bt_status parse_time(const char *text, struct tm *t, bt_error *e)
     return BT_OK;
 }
 
-/* A file that was named and is not what it should be: the person's fault, not a checkpoint's. */
-static bt_status of_person(bt_status st, bt_error *e)
+/* A template that refuses is what was asked for, and its answer: no wrong usage. */
+static bt_status of_template(bt_status st, bt_error *e)
 {
-    return st == BT_ERR_FORMAT ? bt_fail(e, BT_ERR_USAGE, "%s", e->message) : st;
+    return st == BT_ERR_USAGE ? bt_fail(e, BT_ERR_FORMAT, "%s", e->message) : st;
 }
 
-/* Before the template does: it would speak of itself. */
+/* Before the template does: it would speak of itself. A file that was named and is not what it should be. */
 static bt_status check_context(const char *path, const char *text, size_t size, bt_error *e)
 {
     const bt_json_node *root = NULL;
@@ -35,9 +35,9 @@ static bt_status check_context(const char *path, const char *text, size_t size, 
     bt_status st = a == NULL ? bt_fail(e, BT_ERR_MEMORY, "no memory for a template's variables") : BT_OK;
     if (st == BT_OK) st = bt_json_parse(a, text, size, BT_JSON_PYTHON, &root, e);
     if (st != BT_OK)
-        (void)bt_fail_in(e, st, "%s", path);
+        st = bt_fail_in(e, st == BT_ERR_FORMAT ? BT_ERR_USAGE : st, "%s", path);
     else if (root->kind != BT_JSON_OBJECT)
-        st = bt_fail(e, BT_ERR_FORMAT, "%s: the variables are no JSON object", path);
+        st = bt_fail(e, BT_ERR_USAGE, "%s: the variables are no JSON object", path);
     bt_arena_free(a);
     return st;
 }
@@ -54,9 +54,9 @@ bt_status bt_render_template(const char *template_path, const char *context_path
     bt_jinja *t = NULL;
     bt_status st = bt_read_file_waiting(template_path, FILE_BYTES_MAX, &source, &source_size, e);
     if (st == BT_OK) st = bt_read_file_waiting(context_path, FILE_BYTES_MAX, &context, &context_size, e);
-    if (st == BT_OK) st = of_person(bt_jinja_parse(template_path, source, source_size, &t, e), e);
-    if (st == BT_OK) st = of_person(check_context(context_path, context, context_size, e), e);
-    if (st == BT_OK) st = bt_jinja_render(t, context, context_size, &options, &r, e);
+    if (st == BT_OK) st = bt_jinja_parse(template_path, source, source_size, &t, e);
+    if (st == BT_OK) st = check_context(context_path, context, context_size, e);
+    if (st == BT_OK) st = of_template(bt_jinja_render(t, context, context_size, &options, &r, e), e);
     if (st == BT_OK) bt_text_add(out, r.text, r.size);
     if (st == BT_OK && !bt_text_ok(out)) st = bt_fail(e, BT_ERR_MEMORY, "no memory for a text of %zu bytes", r.size);
     bt_rendered_free(&r);

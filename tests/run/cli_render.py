@@ -100,7 +100,7 @@ r = run("render", "--template", template, "--context", context)
 check("a template by itself", r.code == 0 and r.out == "\u00e93.0\nmany\n".encode() and r.err == "", r)
 broken = write(here, "broken.jinja", "a\n{{ 1 +")
 r = run("render", "--template", broken, "--context", context)
-check("a broken one", r.code == 2 and r.out == b"" and "broken.jinja" in r.err and "line 2" in r.err, r)
+check("a broken one", r.code == 1 and r.out == b"" and "broken.jinja" in r.err and "line 2" in r.err, r)
 for text, said in (("{", "bad.json: line 1, column 2: "), ("[]", "bad.json: the variables are no JSON object")):
     r = run("render", "--template", template, "--context", write(here, "bad.json", text))
     check("broken variables", r.code == 2 and r.out == b"" and r.err.startswith(f"baltoro: {here}/{said}"), r)
