@@ -344,7 +344,7 @@ static void warn_of_threads(bt_app *a, size_t n_threads)
     if (!bt_option_is_set(a->options, BT_OPT_THREADS)) return;
     bt_machine_read("", &m);
     double most = (double)m.n_affinity;
-    if (m.cpu_quota > 0 && m.cpu_quota < most) most = m.cpu_quota;
+    if (m.cpu_quota > 0 && m.cpu_quota < most) most = m.cpu_quota < 1 ? 1 : m.cpu_quota;
     if (m.n_affinity > 0 && (double)n_threads > most)
         bt_app_note(a, "warning: %zu threads on %g CPUs wait for each other", n_threads, most);
 }

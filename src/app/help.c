@@ -17,7 +17,7 @@ static const struct {
 } exits[] = {
     {"0", "done"},
     {"1", "failed"},
-    {"2", "wrong usage"},
+    {"2", "wrong usage or input"},
     {"3", "model unreadable or unsupported"},
     {"4", "not enough memory or disk"},
     {"130", "interrupted"},

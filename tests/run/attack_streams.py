@@ -46,13 +46,12 @@ os.close(r)
 r, w = pipe(0)
 p = start("tokenize", MODEL, "--jsonl", stdin=r)
 os.close(r)
+os.write(w, b'"a"\n')
+first = p.stdout.readline()  # now it waits for the next one
 time.sleep(0.3)
-waits = p.poll() is None
-if waits:
-    os.write(w, b'"a"\n')
+os.write(w, b'"b"\n')
 os.close(w)
 out, err = p.communicate()
-check("a non-blocking stdin is waited for", waits and p.returncode == 0 and out.count(b"\n") == 1,
-      p.returncode, out, err)
+check("a non-blocking stdin is waited for", p.returncode == 0 and first != b"" and out.count(b"\n") == 1, p.returncode, first, out, err)
 
 finish()

@@ -361,7 +361,7 @@ static holdings hold(void)
 static void expect_held(const holdings *before, const char *what, long n)
 {
     holdings h = hold();
-    for (int i = 0; i < 1000 && h.threads != before->threads; i++) { /* a joined thread may still be leaving */
+    for (int i = 0; i < 60000 && h.threads != before->threads; i++) { /* a joined thread may still be leaving */
         (void)usleep(1000);
         h = hold();
     }

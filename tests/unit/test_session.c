@@ -401,12 +401,12 @@ static void test_engine_refusals(void **state)
         bt_status status;
         const char *word;
     } cases[] = {
-        {{.device = "cuda"}, BT_ERR_UNSUPPORTED, "cpu"}, {{.device = "vulkan:1"}, BT_ERR_UNSUPPORTED, "cpu"},
-        {{.device = "tpu"}, BT_ERR_USAGE, "tpu"},        {{.dtype = "bf16"}, BT_ERR_UNSUPPORTED, "f32"},
-        {{.dtype = "f16"}, BT_ERR_UNSUPPORTED, "f32"},   {{.dtype = "int7"}, BT_ERR_USAGE, "int7"},
-        {{.kv_dtype = "int8"}, BT_ERR_USAGE, "int8"},    {{.cpu_level = "sse9"}, BT_ERR_USAGE, "sse9"},
-        {{.context = 4097}, BT_ERR_CONTEXT, "4096"},     {{.context = SIZE_MAX}, BT_ERR_USAGE, "context"},
-        {{.batch = 1u << 30}, BT_ERR_USAGE, "batch"},    {{.n_threads = 100000}, BT_ERR_USAGE, "threads"},
+        {{.device = "cuda"}, BT_ERR_UNSUPPORTED, "cpu"},    {{.device = "vulkan:1"}, BT_ERR_UNSUPPORTED, "cpu"},
+        {{.device = "tpu"}, BT_ERR_USAGE, "tpu"},           {{.dtype = "bf16"}, BT_ERR_UNSUPPORTED, "f32"},
+        {{.dtype = "f16"}, BT_ERR_UNSUPPORTED, "f32"},      {{.dtype = "int7"}, BT_ERR_USAGE, "int7"},
+        {{.kv_dtype = "int8"}, BT_ERR_UNSUPPORTED, "int8"}, {{.cpu_level = "sse9"}, BT_ERR_USAGE, "sse9"},
+        {{.context = 4097}, BT_ERR_CONTEXT, "4096"},        {{.context = SIZE_MAX}, BT_ERR_USAGE, "context"},
+        {{.batch = 1u << 30}, BT_ERR_USAGE, "batch"},       {{.n_threads = 100000}, BT_ERR_USAGE, "threads"},
         {{.n_slots = 100000}, BT_ERR_USAGE, "slots"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -68,13 +68,18 @@ class Result:
         return f"[exit {self.code}] out {self.out[:200]!r} err {self.err[-400:]!r}"
 
 
-def run(*words, stdin=b"", env=None, timeout=120, **more):
+def run(*words, stdin=b"", env=None, timeout=600, **more):
     """Runs the program with these words; stdin is text or bytes."""
     if isinstance(stdin, str):
         stdin = stdin.encode()
     r = subprocess.run([PROGRAM, *[os.fspath(w) if not isinstance(w, (int, float)) else str(w) for w in words]], input=stdin,
                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(**(env or {})), timeout=timeout, **more)
     return Result(r.returncode, r.stdout, r.stderr)
+
+
+def has_memory(size):
+    """Whether this machine may give so many bytes: then nothing of this size is refused, and it would truly be done."""
+    return json.loads(run("devices", "--json").out)["memory"]["available"] > size
 
 
 def start(*words, **more):

@@ -18,6 +18,7 @@ def main():
         foreground(os.getpid())
         signal.signal(signal.SIGTTOU, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+        signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         os.execv(sys.argv[1], sys.argv[1:])
     while True:
         _, status = os.waitpid(job, os.WUNTRACED)

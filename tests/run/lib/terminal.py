@@ -17,7 +17,7 @@ import time
 
 import cli
 
-LIMIT = float(os.environ.get("TERMINAL_LIMIT", "60"))  # seconds that anything may take
+LIMIT = float(os.environ.get("TERMINAL_LIMIT", "600"))  # seconds that anything may take
 
 
 class Screen:
