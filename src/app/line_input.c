@@ -14,6 +14,8 @@ static const char PASTE_BEGIN[] = "\033[200~", PASTE_END[] = "\033[201~";
 enum {
     MARK_BYTES = sizeof PASTE_BEGIN - 1,
     ESCAPE_MS = 50, /* how long the rest of an escape sequence may take: a lone Escape must not hang */
+    N_KEY = 3,      /* bytes that no key sends alone: of a mark that has got so far the rest will come */
+    MARK_MS = 5000, /* however slow the line is */
     WAIT_MS = 250,  /* between two looks at what may have happened */
     N_PASTES_MAX = 10000,
     TYPED_MAX = 2000, /* a longer paste gets a mark, so that the line stays readable */
@@ -54,14 +56,14 @@ static size_t left(const bt_line_input *i)
     return i->end - i->begin;
 }
 
-/* Whether the bytes begin with `mark`; reads on while they may become it. */
-static bool meets(bt_line_input *i, const char *mark)
+/* Whether the bytes begin with `mark`; reads on while they may become it. in_paste: no key is in there to wait for. */
+static bool meets(bt_line_input *i, const char *mark, bool in_paste)
 {
     for (;;) {
         size_t n = left(i) < MARK_BYTES ? left(i) : MARK_BYTES;
         if (memcmp(i->bytes + i->begin, mark, n) != 0) return false;
         if (n == MARK_BYTES) return true;
-        if (fill(i, ESCAPE_MS) != FILLED) return false;
+        if (fill(i, in_paste ? -1 : n < N_KEY ? ESCAPE_MS : MARK_MS) != FILLED) return false;
     }
 }
 
@@ -116,7 +118,7 @@ static filled collect(bt_line_input *i, bt_text *raw)
         size_t n = escape != NULL ? (size_t)(escape - from) : left(i);
         if (raw->size < PASTE_BYTES_MAX) bt_text_add(raw, (const char *)from, n);
         i->begin += n;
-        if (escape != NULL && meets(i, PASTE_END)) {
+        if (escape != NULL && meets(i, PASTE_END, true)) {
             i->begin += MARK_BYTES;
             return FILLED;
         }
@@ -222,7 +224,7 @@ bt_input bt_line_input_next(bt_line_input *i, uint32_t *c)
         if (i->is_interrupted()) return interrupted(i);
         if (take_typed(i, c)) return BT_INPUT_CHARACTER;
         filled f = left(i) > 0 ? FILLED : fill(i, -1);
-        if (f == FILLED && i->bytes[i->begin] == PASTE_BEGIN[0] && meets(i, PASTE_BEGIN)) {
+        if (f == FILLED && i->bytes[i->begin] == PASTE_BEGIN[0] && meets(i, PASTE_BEGIN, false)) {
             f = take_paste(i);
             if (f == FILLED) continue;
         }

@@ -2,6 +2,7 @@
 #include "unit.h"
 
 #include <fcntl.h>
+#include <sys/wait.h>
 #include <termios.h>
 
 #include "app/line_input.h"
@@ -127,6 +128,35 @@ static void test_pasted(void **state)
     close_both(&w);
 }
 
+/* Types the first text now and the second after a while: a slow line cuts anywhere. */
+static void type_slowly(line_end *w, const char *now, const char *later)
+{
+    type(w, now);
+    (void)fflush(NULL);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child > 0) return;
+    (void)usleep(200000);
+    (void)!write(w->write_fd, later, strlen(later));
+    _exit(0);
+}
+
+static void test_pasted_slowly(void **state)
+{
+    (void)state;
+    line_end w;
+    open_pipe(&w);
+    type_slowly(&w, "\033[20", "0~one\rtwo\033[201~.");
+    expect_text(&w, "[paste 1: 2 lines].");
+    type_slowly(&w, "\033[200~three\rfour\033", "[201~.");
+    expect_text(&w, "[paste 2: 2 lines].");
+    type_slowly(&w, "\033[200~five\033[A\rsix\033[201", "~.");
+    expect_text(&w, "[paste 3: 2 lines].");
+    while (wait(NULL) > 0) {
+    }
+    close_both(&w);
+}
+
 /* Ctrl-C throws away what was typed before it, whether it was read, half taken or still in the terminal's queue. */
 static void test_interrupted(void **state)
 {
@@ -157,6 +187,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_typed),
         cmocka_unit_test(test_pasted),
+        cmocka_unit_test(test_pasted_slowly),
         cmocka_unit_test(test_interrupted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
