@@ -259,7 +259,7 @@ bt_status bt_verify_run(bt_verify *v, size_t entry_i, bt_session *s, size_t chun
     if (st != BT_OK) return st;
     row.difference_mean = c.difference_sum / ((double)x->n_rows * (double)v->n_vocab);
     row.kl_mean = c.kl_sum / (double)x->n_rows;
-    if (row.n_not_finite > 0) row.difference_max = row.difference_mean = row.kl_mean = NAN; /* there is none */
+    if (row.n_not_finite > 0) row.difference_max = row.difference_mean = row.kl_mean = (double)NAN; /* there is none */
     *out = row;
     return BT_OK;
 }

@@ -152,6 +152,7 @@ static void values_are_read(void **state)
     assert_true(bt_option_is_set(&o, BT_OPT_VERBOSE));
     assert_false(bt_option_is_set(&o, BT_OPT_QUIET));
     assert_false(bt_option_is_set(&o, BT_OPT_TOP_P));
+    bt_options_free(&o);
     REFUSE("--quiet and --verbose exclude each other", "run", "M", "-qv");
     bt_options_free(&o);
     ACCEPT("run", "-p", "", "M", "-n", "1", "-n", "2"); /* the empty text is a value; the last one counts */
