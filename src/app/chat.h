@@ -29,6 +29,7 @@ typedef struct bt_chat_app {
     const char *effort_options; /* for the template; NULL: none */
     const char *effort;         /* as asked for; NULL: none */
     char *file;                 /* of the last /save or /load; NULL: none */
+    bool file_has_talk;         /* somebody has spoken in it */
     bt_text told;               /* warnings, each told once */
     bt_chat_totals totals;
     int code; /* what the program will say */

@@ -52,7 +52,7 @@ static bt_chat_next set_system(bt_chat_app *c, const char *argument)
         return BT_CHAT_GO_ON;
     }
     if (removes && now == NULL)
-        refuse(c, BT_EXIT_FAILED, "there is no system message");
+        bt_chat_say(c, "there is no system message");
     else if (bt_talk_set_system(c->talk, removes ? NULL : argument, &c->app.error) != BT_OK)
         fail(c);
     else
@@ -169,15 +169,16 @@ static bool keep_name(bt_chat_app *c, const char *path)
     if (copy == NULL) return false;
     bt_free(c->file);
     c->file = copy;
+    c->file_has_talk = bt_talk_last_user(c->talk) != SIZE_MAX;
     return true;
 }
 
-/* A file that is not of this conversation is never overwritten, nor any by a conversation in which nothing was said. */
+/* A file that is not of this conversation is never overwritten, nor one with what was said by one without. */
 static bool may_write(bt_chat_app *c, const char *path)
 {
     bool is_ours = c->file != NULL && strcmp(c->file, path) == 0;
     if (!bt_path_exists(path)) return true;
-    if (is_ours && bt_talk_last_user(c->talk) != SIZE_MAX) return true;
+    if (is_ours && (!c->file_has_talk || bt_talk_last_user(c->talk) != SIZE_MAX)) return true;
     if (is_ours)
         refuse(c, BT_EXIT_FAILED, "not saved: nothing is left of the conversation, and %s would be lost", path);
     else
@@ -201,7 +202,9 @@ static bt_status write_session(bt_chat_app *c, const char *path, size_t *size)
         f.messages_size = messages.size;
         f.snapshot = snapshot;
         *size = f.messages_size + f.snapshot_size;
+        bt_signals_hold(true);
         st = bt_session_file_write(path, &f, &c->app.error);
+        bt_signals_hold(false);
     }
     bt_text_free(&messages);
     bt_free(snapshot);
@@ -223,7 +226,7 @@ static bt_chat_next save(bt_chat_app *c, const char *argument)
         } else {
             bt_chat_say(c, "saved: %s, %zu messages, %zu tokens, %s", argument, bt_talk_n_messages(c->talk),
                         bt_session_length(c->app.session), bt_format_size(size).text);
-            if (argument != c->file) (void)keep_name(c, argument);
+            (void)keep_name(c, argument);
         }
     }
     return BT_CHAT_GO_ON;

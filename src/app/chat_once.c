@@ -125,6 +125,13 @@ static bt_status build_messages(once *r)
     return BT_OK;
 }
 
+/* Tokens of the answer, at most. */
+static size_t most_tokens(const bt_app *a)
+{
+    int64_t n = a->options->values[BT_OPT_MAX_NEW_TOKENS].integer;
+    return !bt_option_is_set(a->options, BT_OPT_MAX_NEW_TOKENS) || n < 0 ? SIZE_MAX : (size_t)n;
+}
+
 static int prepare_prompt(once *r)
 {
     bt_app *a = &r->app;
@@ -142,7 +149,7 @@ static int prepare_prompt(once *r)
     if (st == BT_OK) {
         bt_chat_warn(a, r->prompt.warnings);
         bt_app_note(a, "prompt: %zu tokens", r->prompt.n_ids);
-        st = bt_answer_fits(&r->prompt, r->plan.context, &a->error);
+        st = bt_answer_fits(&r->prompt, r->plan.context, most_tokens(a), &a->error);
     }
     return st == BT_OK ? BT_EXIT_DONE : bt_app_fail(a, bt_exit_code(st));
 }
@@ -209,14 +216,13 @@ static int answer(once *r)
     bt_app *a = &r->app;
     const bt_options *o = a->options;
     const bt_hook while_reading = {.keep_going = reading, .user = r};
-    int64_t n_max = bt_option_is_set(o, BT_OPT_MAX_NEW_TOKENS) ? o->values[BT_OPT_MAX_NEW_TOKENS].integer : -1;
     const bt_answer_options w = {
         .chat = r->chat,
         .tokenizer = a->tokenizer,
         .session = a->session,
         .n_vocab = bt_model_n_vocab(a->model),
         .context = r->plan.context,
-        .n_max = n_max < 0 ? SIZE_MAX : (size_t)n_max,
+        .n_max = most_tokens(a),
         .sampling = r->sampling,
         .end_ids = r->end_ids,
         .n_end_ids = bt_option_is_set(o, BT_OPT_IGNORE_EOS) ? 0 : r->n_end_ids,

@@ -299,11 +299,13 @@ static int begin_talk(bt_chat_app *c)
 static int check_options(bt_app *a)
 {
     const bt_options *o = a->options;
-    if (bt_option_is_set(o, BT_OPT_SYSTEM) && bt_option_is_set(o, BT_OPT_LOAD))
-        return bt_app_fail_with(
-            a, BT_EXIT_USAGE,
-            "%s and --load exclude each other: the file has a conversation that began already; /system changes it",
-            o->values[BT_OPT_SYSTEM].source == BT_SOURCE_FLAG ? "--system" : "BALTORO_SYSTEM");
+    bool has_both = bt_option_is_set(o, BT_OPT_SYSTEM) && bt_option_is_set(o, BT_OPT_LOAD);
+    if (has_both && o->values[BT_OPT_SYSTEM].source == BT_SOURCE_FLAG)
+        return bt_app_fail_with(a, BT_EXIT_USAGE,
+                                "--system and --load exclude each other: the file has a conversation that began "
+                                "already; /system changes it");
+    if (has_both)
+        bt_app_note(a, "BALTORO_SYSTEM is not used: the conversation of %s began already", o->values[BT_OPT_LOAD].text);
     for (size_t i = 0; i < o->n_stops; i++)
         if (o->stops[i][0] == '\0') return bt_app_fail_with(a, BT_EXIT_USAGE, "--stop is empty; it must be some text");
     return BT_EXIT_DONE;

@@ -64,11 +64,11 @@ static bt_status encode_prompt(run *r, const char *text, size_t size)
     bool wants_none =
         bt_option_is_set(a->options, BT_OPT_MAX_NEW_TOKENS) && a->options->values[BT_OPT_MAX_NEW_TOKENS].integer == 0;
     if (r->n_prompt > r->plan.context || (r->n_prompt == r->plan.context && !wants_none))
-        return bt_fail(
-            &a->error, BT_ERR_CONTEXT,
-            "the prompt has %zu tokens and the context holds %zu, which leaves no room for an answer: raise --context, "
-            "as far as the model goes, or shorten the prompt",
-            r->n_prompt, r->plan.context);
+        return bt_fail(&a->error, BT_ERR_CONTEXT,
+                       "the prompt has %zu token%s and the context holds %zu, which leaves no room for an answer: "
+                       "raise --context, "
+                       "as far as the model goes, or shorten the prompt",
+                       r->n_prompt, r->n_prompt == 1 ? "" : "s", r->plan.context);
     return bt_ids_check(r->prompt, r->n_prompt, bt_model_n_vocab(a->model), &a->error);
 }
 

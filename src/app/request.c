@@ -13,12 +13,22 @@ static bool is_stdin(const char *path)
     return path != NULL && strcmp(path, "-") == 0;
 }
 
+/* Whether the prompt would be read from there. */
+static bool takes_stdin(const bt_app *a)
+{
+    const char *file = a->options->values[BT_OPT_PROMPT_FILE].text;
+    return a->options->values[BT_OPT_PROMPT].text == NULL && (file == NULL || is_stdin(file));
+}
+
 bt_status bt_request_read(bt_app *a, bt_request_files *f)
 {
     const char *messages = a->options->values[BT_OPT_MESSAGES].text, *tools = a->options->values[BT_OPT_TOOLS].text;
     bt_status st = BT_OK;
     if (is_stdin(messages) && is_stdin(tools))
         return bt_fail(&a->error, BT_ERR_USAGE, "--messages - and --tools - exclude each other: there is one stdin");
+    if (is_stdin(tools) && messages == NULL && takes_stdin(a))
+        return bt_fail(&a->error, BT_ERR_USAGE,
+                       "--tools - leaves no stdin for the prompt: give it by -p, -f FILE or --messages FILE");
     if (messages != NULL) st = bt_read_input(messages, FILE_BYTES_MAX, &f->messages, &f->messages_size, &a->error);
     if (st == BT_OK && tools != NULL) st = bt_read_input(tools, FILE_BYTES_MAX, &f->tools, &f->tools_size, &a->error);
     return st;

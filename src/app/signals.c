@@ -138,6 +138,17 @@ void bt_signals_converse(int fd, const char *at_end, const char *at_begin)
     if (terminal_fd >= 0) handle_unless_ignored(SIGTSTP, &suspend);
 }
 
+void bt_signals_hold(bool is_held)
+{
+    sigset_t ends;
+    (void)sigemptyset(&ends);
+    (void)sigaddset(&ends, SIGINT);
+    (void)sigaddset(&ends, SIGTERM);
+    (void)sigaddset(&ends, SIGHUP);
+    /* This thread takes them all: the workers' masks are full (base/pool.c). */
+    (void)pthread_sigmask(is_held ? SIG_BLOCK : SIG_UNBLOCK, &ends, NULL);
+}
+
 bool bt_signals_resumed(void)
 {
     bool was = is_resumed != 0;

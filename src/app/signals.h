@@ -27,6 +27,8 @@ bool bt_signals_interrupted(void);
 void bt_signals_converse(int fd, const char *farewell, const char *greeting);
 bool bt_signals_resumed(void); /* true once after the program was stopped and goes on: its screen is somebody else's */
 void bt_signals_clear(void);   /* forgets an interrupt that was seen to */
+/* While a conversation's file is written these signals wait: true before, false after, when one that came is seen to. */
+void bt_signals_hold(bool is_held);
 
 /* Tells the SIGBUS handler which file lies where; path is borrowed until bt_signals_forget. False: the list is full. */
 bool bt_signals_watch(const char *path, const void *data, size_t size);

@@ -26,11 +26,13 @@ static void add_source(bt_template *t, const char *text, size_t size)
     bt_text_puts(&t->sources, "\n");
 }
 
-static bt_status parse_file(const char *path, bt_template *t, bt_error *e)
+/* is_given: by a person, who may name a FIFO; a checkpoint's is not waited for. */
+static bt_status parse_file(const char *path, bool is_given, bt_template *t, bt_error *e)
 {
     char *text;
     size_t size;
-    bt_status st = bt_read_file(path, TEMPLATE_BYTES_MAX, &text, &size, e);
+    bt_status st = is_given ? bt_read_file_waiting(path, TEMPLATE_BYTES_MAX, &text, &size, e)
+                            : bt_read_file(path, TEMPLATE_BYTES_MAX, &text, &size, e);
     if (st != BT_OK) return st;
     st = bt_jinja_parse(path, text, size, &t->jinja, e);
     add_source(t, text, size);
@@ -218,11 +220,11 @@ static bt_status find_template(const char *folder, const char *given, const bt_j
     char *path = NULL;
     bt_status st;
     if (given != NULL) {
-        st = parse_file(given, t, e);
+        st = parse_file(given, true, t, e);
         return st == BT_ERR_FORMAT ? bt_fail(e, BT_ERR_USAGE, "%s", e->message) : st; /* not the checkpoint's fault */
     }
     st = find_file(folder, &path, e);
-    if (st == BT_OK && path != NULL) st = parse_file(path, t, e);
+    if (st == BT_OK && path != NULL) st = parse_file(path, false, t, e);
     bt_free(path);
     if (st != BT_OK || t->jinja != NULL || config == NULL) return st;
     path = bt_path_join(folder, "tokenizer_config.json");

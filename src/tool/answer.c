@@ -37,9 +37,9 @@ bt_status bt_answer_end_ids(const bt_model *m, const bt_tokenizer *t, const bt_c
 
 /* ---- what the session knows -------------------------------------------------------------------------------------- */
 
-bt_status bt_answer_fits(const bt_prompt *p, size_t context, bt_error *e)
+bt_status bt_answer_fits(const bt_prompt *p, size_t context, size_t n_max, bt_error *e)
 {
-    if (p->n_ids < context) return BT_OK;
+    if (p->n_ids < context || (p->n_ids == context && n_max == 0)) return BT_OK;
     return bt_fail(
         e, BT_ERR_CONTEXT,
         "the conversation has %zu tokens and the context holds %zu, which leaves no room for an answer: raise "
@@ -106,7 +106,7 @@ bt_status bt_answer_make(const bt_prompt *p, const bt_answer_options *o, bt_answ
     assert(p->ids != NULL);
     *out = (bt_answer){.n_prompt = p->n_ids, .finish_reason = "length"};
     if (p->n_ids == 0) return bt_fail(e, BT_ERR_USAGE, "the conversation is empty: it has no token");
-    bt_status st = bt_answer_fits(p, o->context, e);
+    bt_status st = bt_answer_fits(p, o->context, o->n_max, e);
     if (st == BT_OK) st = bt_answer_keep_known(o->session, p, &out->n_known, o->reading, e);
     if (st == BT_ERR_CANCELLED) {
         out->made.finish = BT_FINISH_STOPPED; /* as where the rest of the prompt is stopped */

@@ -2,7 +2,9 @@
 """run --chat: one turn of a conversation, from outside; and SmolLM2's two turns where that model is there."""
 import json
 import os
+import subprocess
 import sys
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 import cli  # noqa: E402
@@ -160,6 +162,32 @@ def test_refusals(model):
     refused("a template that refuses", 2, "no such talk", "run", raising, *WORDS, "-p", "x")
 
 
+def test_room(model):
+    """The prompt may fill the context where no answer is wanted."""
+    n = prompt_tokens(model, "-p", "hello")
+    r = run("run", model, "--chat", "-p", "hello", "-c", n, "-n", "0", "--json")
+    check("a full context and no tokens wanted", r.code == 0 and json.loads(r.out)["finish_reason"] == "length", r)
+    refused("a full context", 1, "leaves no room for an answer", "run", model, "--chat", "-p", "hello", "-c", n)
+
+
+def test_inputs(model):
+    """stdin is there once; a FIFO for a template waits for its writer."""
+    for words in ((), ("-f", "-")):
+        refused(f"tools and prompt from stdin {words}", 2, "--tools - leaves no stdin for the prompt", "run", model, "--chat",
+                "--tools", "-", *words, stdin="[]")
+    fifo = os.path.join(cli.folder(), "fifo")
+    os.mkfifo(fifo)
+    p = cli.start("run", model, "--chat", "--chat-template", fifo, "-p", "hello", "-n", "4", "--temperature", "0", "--json",
+                  stdin=subprocess.DEVNULL)
+    time.sleep(0.3)  # the writer comes later
+    if p.poll() is None:
+        with open(fifo, "w", encoding="utf-8") as f:
+            f.write(TEMPLATE)
+    out, err = p.communicate()
+    want = run("run", model, "--chat", "-p", "hello", "-n", "4", "--temperature", "0", "--json").out
+    check("a template from a FIFO", p.returncode == 0 and out != b"" and json.loads(out)["message"] == json.loads(want)["message"], out, err)
+
+
 def test_smollm():
     """Rendering, ids (by their number) and greedy answers of the two turns, by run --chat and by chat."""
     path = os.path.join(FIXTURES, "smollm2", "expected.json")
@@ -190,6 +218,8 @@ def main():
     test_ignored_members()
     test_demands(model)
     test_refusals(model)
+    test_room(model)
+    test_inputs(model)
     test_smollm()
     cli.finish()
 

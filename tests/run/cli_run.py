@@ -12,8 +12,8 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
-from cli import (BOS, END, MODELS, PROGRAM, SPECIAL, byte_letters, check, environment, finish, folder, has_memory, make_model,  # noqa: E402
-                 not_run, read_safetensors, refused, run, start, tokenizer, write_json, write_safetensors)
+from cli import (BOS, END, MODELS, PROGRAM, SPECIAL, byte_letters, check, environment, finish, folder, has_memory, library,  # noqa: E402
+                 make_model, not_run, read_safetensors, refused, run, start, tokenizer, write_json, write_safetensors)
 
 MODEL = make_model()
 PROMPT = "Hello, world"
@@ -300,7 +300,6 @@ for victim in ("model-00001-of-00004.safetensors", "model-00004-of-00004.safeten
 
 # The same within the opening, when nobody knows yet what is mapped where: a library laid under the program cuts a file as
 # soon as it is mapped.
-cut = os.path.join(here, "cut.so")
 CUT = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -319,10 +318,8 @@ void *mmap(void *at, size_t n, int prot, int flags, int fd, off_t from)
     return p;
 }
 """
-made = None
-if not os.environ.get("SANITIZER") and shutil.which("cc"):
-    made = subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", cut, "-ldl"], input=CUT.encode(), capture_output=True)
-if made is None or made.returncode != 0:
+cut = library(CUT)
+if cut is None:
     not_run("a file shrinks within the opening", "no compiler here, or a sanitizer, which takes no library under it")
 else:
     path = make_model()

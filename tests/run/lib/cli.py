@@ -108,6 +108,15 @@ def refused(name, code, part, *words, **more):
     return check(name, r.code == code and part in r.err and len(lines) == 1 and r.out == b"", r)
 
 
+def library(source):
+    """A library to lay under the program by LD_PRELOAD; None: no compiler here, or a sanitizer, which takes none."""
+    path = os.path.join(folder(), "under.so")
+    if os.environ.get("SANITIZER") or not shutil.which("cc"):
+        return None
+    made = subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", path, "-ldl"], input=source.encode(), capture_output=True)
+    return path if made.returncode == 0 else None
+
+
 # ---- models --------------------------------------------------------------------------------------------------------
 
 def byte_letters():
