@@ -27,7 +27,7 @@ bool bt_signals_interrupted(void);
 void bt_signals_converse(int fd, const char *farewell, const char *greeting);
 bool bt_signals_resumed(void); /* true once after the program was stopped and goes on: its screen is somebody else's */
 void bt_signals_clear(void);   /* forgets an interrupt that was seen to */
-/* While a conversation's file is written these signals wait: true before, false after, when one that came is seen to. */
+/* While a conversation's file is written these signals wait: true before, false after; one that came ends it then. */
 void bt_signals_hold(bool is_held);
 
 /* Tells the SIGBUS handler which file lies where; path is borrowed until bt_signals_forget. False: the list is full. */

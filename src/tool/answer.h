@@ -42,7 +42,7 @@ typedef struct bt_answer { /* free with bt_answer_free; an all-zero one is fine 
 bt_status bt_answer_end_ids(const bt_model *m, const bt_tokenizer *t, const bt_chat *c, int32_t **ids, size_t *n,
                             bt_text *dropped, bt_error *e);
 
-/* Refuses a prompt that leaves no room for an answer, if one is wanted (n_max > 0), with the numbers (BT_ERR_CONTEXT). */
+/* Refuses a prompt that leaves no room for an answer, if one is wanted (n_max > 0): BT_ERR_CONTEXT with the numbers. */
 bt_status bt_answer_fits(const bt_prompt *p, size_t context, size_t n_max, bt_error *e);
 
 /* Leaves in the session what the prompt begins with; *n_known: how many ids that is, one less than all of them unless

@@ -185,7 +185,8 @@ def test_inputs(model):
             f.write(TEMPLATE)
     out, err = p.communicate()
     want = run("run", model, "--chat", "-p", "hello", "-n", "4", "--temperature", "0", "--json").out
-    check("a template from a FIFO", p.returncode == 0 and out != b"" and json.loads(out)["message"] == json.loads(want)["message"], out, err)
+    check("a template from a FIFO", p.returncode == 0 and out != b"" and json.loads(out)["message"] == json.loads(want)["message"],
+          out, err)
 
 
 def test_smollm():
