@@ -99,6 +99,11 @@ static int check_output(bt_app *a)
     bt_path_kind kind;
     bt_output *probe = NULL;
     if (path == NULL) return BT_EXIT_DONE;
+    if (strcmp(path, "-") == 0)
+        return bt_app_fail_with(
+            a, BT_EXIT_USAGE,
+            "--output - is no file: --json alone prints the result to stdout; name a file or folder, "
+            "or write ./- for one of that name");
     bt_status st = bt_path_look(path, &kind, &a->error);
     if (st != BT_OK) return bt_app_fail(a, bt_exit_code(st));
     if (kind == BT_PATH_FOLDER) {
@@ -119,16 +124,21 @@ static int check_output(bt_app *a)
     return st == BT_OK ? BT_EXIT_DONE : bt_app_fail(a, bt_exit_code(st));
 }
 
-/* The first name of this result that nothing in the folder has; NULL: no memory. */
-static char *free_name(const bt_bench *b, const char *folder)
+/* The first name of this result that nothing in the folder has, and a file for it. A bench that ends at the same time
+ * takes another one. */
+static bt_status open_in_folder(const bt_bench *b, const char *folder, char **path, bt_output **file, bt_error *e)
 {
     for (size_t n = 1;; n++) {
         bt_text name = {0};
+        bool is_taken = false;
         bt_bench_file_name(b, n, &name);
-        char *path = bt_text_ok(&name) ? bt_path_join(folder, name.data) : NULL;
+        *path = bt_text_ok(&name) ? bt_path_join(folder, name.data) : NULL;
         bt_text_free(&name);
-        if (path == NULL || !bt_path_exists(path)) return path;
-        bt_free(path);
+        if (*path == NULL) return bt_fail(e, BT_ERR_MEMORY, "no memory for a path");
+        bt_status st = bt_output_open_new(*path, &is_taken, file, e);
+        if (!is_taken) return st;
+        bt_free(*path);
+        *path = NULL;
     }
 }
 
@@ -137,16 +147,16 @@ static int write_result(bt_app *a, const bt_bench *b, const bt_text *json)
 {
     const char *output = a->options->values[BT_OPT_BENCH_OUTPUT].text;
     bt_output *file = NULL;
+    char *path = NULL; /* of a file in a folder */
     if (output == NULL) return BT_EXIT_DONE;
-    char *path = bt_path_is_folder(output) ? free_name(b, output) : bt_strdup(output);
-    if (path == NULL) return bt_app_fail_with(a, BT_EXIT_MEMORY, "no memory for a path");
-    bt_status st = bt_output_open(path, &file, &a->error);
+    bt_status st = bt_path_is_folder(output) ? open_in_folder(b, output, &path, &file, &a->error)
+                                             : bt_output_open(output, &file, &a->error);
     if (st == BT_OK) st = bt_output_write(file, json->data, json->size, &a->error);
     if (st == BT_OK)
         st = bt_output_commit(file, &a->error);
     else
         bt_output_abandon(file);
-    if (st == BT_OK) bt_app_note(a, "written to %s", path);
+    if (st == BT_OK) bt_app_note(a, "written to %s", path != NULL ? path : output);
     bt_free(path);
     return st == BT_OK ? BT_EXIT_DONE : bt_app_fail(a, bt_exit_code(st));
 }

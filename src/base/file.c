@@ -277,7 +277,8 @@ struct bt_output {
     char *path;      /* the name to appear under */
     char *temporary; /* the name it has until then; NULL: written in place (a device, a FIFO) */
     int fd;
-    mode_t mode; /* of a new file, less the umask */
+    mode_t mode;     /* of a new file, less the umask */
+    bool holds_name; /* an empty file of ours lies at path */
     size_t used;
     char buffer[OUTPUT_BYTES];
 };
@@ -337,6 +338,7 @@ static bt_status output_new(const char *path, mode_t mode, bt_output **out, bt_e
     o->temporary = NULL;
     o->fd = -1;
     o->mode = mode;
+    o->holds_name = false;
     o->used = 0;
     bt_status st = output_open(o, path, e);
     if (st != BT_OK) {
@@ -358,6 +360,21 @@ bt_status bt_output_open_private(const char *path, bt_output **out, bt_error *e)
     bool replaces = bt_io_stat(path, &info) == 0 && S_ISREG(info.st_mode);
     bt_status st = output_new(path, 0600, out, e);
     if (st == BT_OK && replaces) (void)fchmod((*out)->fd, info.st_mode & 0777); /* if not: it stays private */
+    return st;
+}
+
+/* Links count as taken wherever they lead: O_EXCL looks at the name alone. */
+bt_status bt_output_open_new(const char *path, bool *is_taken, bt_output **out, bt_error *e)
+{
+    int fd = bt_io_open(path, O_WRONLY | O_CREAT | O_EXCL);
+    *is_taken = fd < 0 && errno == EEXIST;
+    if (fd < 0) return fail_errno(e, path, "cannot create it", errno);
+    (void)bt_io_close(fd);
+    bt_status st = bt_output_open(path, out, e);
+    if (st == BT_OK)
+        (*out)->holds_name = true;
+    else
+        (void)unlink(path);
     return st;
 }
 
@@ -403,6 +420,12 @@ static void sync_folder(const char *path)
     bt_free(folder);
 }
 
+static void remove_unfinished(const bt_output *o)
+{
+    if (o->temporary != NULL) (void)unlink(o->temporary);
+    if (o->holds_name) (void)unlink(o->path);
+}
+
 bt_status bt_output_commit(bt_output *o, bt_error *e)
 {
     bt_status st = flush(o, e);
@@ -419,7 +442,7 @@ bt_status bt_output_commit(bt_output *o, bt_error *e)
             sync_folder(o->path);
         }
     }
-    if (st != BT_OK && o->temporary != NULL) (void)unlink(o->temporary);
+    if (st != BT_OK) remove_unfinished(o);
     output_free(o);
     return st;
 }
@@ -427,6 +450,6 @@ bt_status bt_output_commit(bt_output *o, bt_error *e)
 void bt_output_abandon(bt_output *o)
 {
     if (o == NULL) return;
-    if (o->temporary != NULL) (void)unlink(o->temporary);
+    remove_unfinished(o);
     output_free(o);
 }

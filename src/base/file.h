@@ -46,6 +46,9 @@ typedef struct bt_output bt_output;
 bt_status bt_output_open(const char *path, bt_output **out, bt_error *e);
 /* The same for its owner alone; where it replaces a file it keeps that one's mode. */
 bt_status bt_output_open_private(const char *path, bt_output **out, bt_error *e);
+/* One that replaces nothing: an empty file holds the name from now on, which the commit replaces and a failure removes.
+ * *is_taken: whether it failed because there is something of that name. */
+bt_status bt_output_open_new(const char *path, bool *is_taken, bt_output **out, bt_error *e);
 bt_status bt_output_write(bt_output *o, const void *data, size_t size, bt_error *e);
 bt_status bt_output_commit(bt_output *o, bt_error *e); /* flush, fsync, rename; frees o in any case */
 void bt_output_abandon(bt_output *o);                  /* NULL is fine */

@@ -7,7 +7,7 @@ import sys
 import xml.etree.ElementTree
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
-from cli import MODELS, check, finish, folder, has_memory, make_model, not_run, refused, run  # noqa: E402
+from cli import MODELS, check, finish, folder, has_memory, make_model, not_run, refused, run, start  # noqa: E402
 
 MOVA = os.path.join(MODELS, "k2-mova")
 here = folder()
@@ -102,6 +102,13 @@ names = sorted(os.listdir(results))
 stem = names[0].replace(".json", "")
 check("none replaces another", names == [stem + ".json", stem + "_2.json", stem + "_3.json"], names)
 check("the name is said", f"written to {os.path.join(results, stem)}_3.json" in r.err, r)
+both = folder()
+words = [*SHORT, "-o", both]  # which of them names its file first does not matter
+pair = [start(*words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+ends = [(p.communicate(timeout=600)[1], p.returncode) for p in pair]
+said = {x for err, _ in ends for x in err.split("\n") if x.startswith("written to ")}
+check("two at once are two results", [code for _, code in ends] == [0, 0] and len(said) == 2 and
+      len(os.listdir(both)) == 2 and all(json.load(open(os.path.join(both, n))) for n in os.listdir(both)), ends)
 r = run(*SHORT, "-o", os.path.join(results, stem + ".json"))
 check("a file that is named is replaced", r.code == 0 and len(os.listdir(results)) == 3, r)
 
@@ -115,6 +122,8 @@ check("the model is whole", kept == {n: open(os.path.join(own, n), "rb").read() 
 
 # What can be known is said before the work: a run of this many would not end within the test.
 LONG = ("bench", MOVA, "-n", "2000", "-p", "2000", "-r", "1000")
+refused("no result to stdout", 2, "--output - is no file", *LONG, "-o", "-")
+check("and no file of that name", not os.path.exists("-"))
 refused("no such folder", 1, "cannot create it", *LONG, "-o", os.path.join(here, "no/x.json"))
 refused("no such folder, named as one", 2, "no folder", *LONG, "-o", os.path.join(here, "no/"))
 for text in ("{", "[]", "{}"):

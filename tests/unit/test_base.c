@@ -13,6 +13,7 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/io.h"
 #include "base/json.h"
 #include "base/rng.h"
 #include "base/utf8.h"
@@ -518,6 +519,62 @@ static void output_appears_only_when_committed(void **state)
     free(folder);
 }
 
+/* Two programs that look for a free name at once get two names, and what fails leaves nothing behind. */
+static void new_output_replaces_nothing(void **state)
+{
+    (void)state;
+    bt_error e;
+    bt_output *first = NULL, *second = NULL;
+    bool taken = true;
+    char folder[] = "/tmp/bt_base_XXXXXX";
+    assert_non_null(mkdtemp(folder));
+    char *path = bt_path_join(folder, "out"), *below = bt_path_join(path, "x");
+    assert_int_equal(bt_output_open_new(path, &taken, &first, &e), BT_OK);
+    assert_false(taken);
+    assert_int_equal(bt_output_open_new(path, &taken, &second, &e), BT_ERR_IO); /* though nothing is written yet */
+    assert_true(taken);
+    assert_int_equal(bt_output_write(first, "hello", 5, &e), BT_OK);
+    assert_int_equal(bt_output_commit(first, &e), BT_OK);
+    expect_content(path, "hello");
+    assert_int_equal(bt_output_open_new(path, &taken, &second, &e), BT_ERR_IO);
+    assert_true(taken);
+    assert_int_equal(bt_output_open_new(below, &taken, &second, &e), BT_ERR_IO); /* in a file */
+    assert_false(taken);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(bt_output_open_new(path, &taken, &first, &e), BT_OK);
+    bt_output_abandon(first);
+    assert_int_equal(rmdir(folder), 0);
+    bt_free(path);
+    bt_free(below);
+}
+
+#ifdef BT_TEST_BUILD
+static void new_output_survives_faults(void **state)
+{
+    (void)state;
+    bt_status st = BT_ERR_IO;
+    for (long n = 0; st != BT_OK; n++) {
+        bt_error e;
+        bt_output *o = NULL;
+        bool taken = true;
+        char folder[] = "/tmp/bt_base_XXXXXX";
+        assert_non_null(mkdtemp(folder));
+        char *path = bt_path_join(folder, "out");
+        bt_io_fail_after(n, BT_IO_ERROR);
+        st = bt_output_open_new(path, &taken, &o, &e);
+        if (st == BT_OK) st = bt_output_commit(o, &e);
+        bool failed = bt_io_has_failed();
+        bt_io_fail_after(-1, BT_IO_ERROR);
+        assert_false(taken);
+        if (st == BT_OK) assert_int_equal(unlink(path), 0);
+        assert_int_equal(rmdir(folder), 0); /* nothing else is there */
+        bt_free(path);
+        if (st == BT_OK && failed) st = BT_ERR_IO; /* a fault that does no harm: go on to the next call */
+        assert_true(n < 100);
+    }
+}
+#endif
+
 static void output_of_any_size_and_faults(void **state)
 {
     (void)state;
@@ -678,6 +735,10 @@ int main(void)
         cmocka_unit_test(fifos_neither_hang_nor_fail),
         cmocka_unit_test(placeholders_are_recognised),
         cmocka_unit_test(output_appears_only_when_committed),
+        cmocka_unit_test(new_output_replaces_nothing),
+#ifdef BT_TEST_BUILD
+        cmocka_unit_test(new_output_survives_faults),
+#endif
         cmocka_unit_test(output_of_any_size_and_faults),
         cmocka_unit_test(files_survive_failed_allocations),
         cmocka_unit_test(text_grows_and_escapes),
