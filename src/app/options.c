@@ -348,8 +348,12 @@ static bt_status settle_arguments(bt_options *o, bt_error *e)
 static bt_status settle_volume(bt_options *o, bt_error *e)
 {
     bt_option_value *quiet = &o->values[BT_OPT_QUIET], *verbose = &o->values[BT_OPT_VERBOSE];
+    char buffers[2][ORIGIN_BYTES];
     if (quiet->source == BT_SOURCE_NONE || verbose->source == BT_SOURCE_NONE) return BT_OK;
-    if (quiet->source == verbose->source) return bt_fail(e, BT_ERR_USAGE, "--quiet and --verbose exclude each other");
+    if (quiet->source == verbose->source)
+        return bt_fail(e, BT_ERR_USAGE, "%s and %s exclude each other",
+                       origin_of(BT_OPT_QUIET, quiet->source, buffers[0]),
+                       origin_of(BT_OPT_VERBOSE, verbose->source, buffers[1]));
     (quiet->source == BT_SOURCE_ENVIRONMENT ? quiet : verbose)->source = BT_SOURCE_NONE;
     return BT_OK;
 }

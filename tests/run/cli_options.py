@@ -37,7 +37,8 @@ for part in ("from the environment: --threads 1", "files: 1, 4.4 MB", "tokenizer
     check(f"verbose says {part!r}", part in more.err and part not in plain.err, more)
 check("verbose: the answer is the same", plain.out == more.out and plain.code == more.code == 0, more)
 refused("quiet and verbose", 2, "--quiet and --verbose exclude each other", *WRITE, "-qv")
-refused("both from the environment", 2, "exclude each other", *WRITE, env={"BALTORO_QUIET": "1", "BALTORO_VERBOSE": "1"})
+refused("both from the environment", 2, "BALTORO_QUIET and BALTORO_VERBOSE exclude each other", *WRITE,
+        env={"BALTORO_QUIET": "1", "BALTORO_VERBOSE": "1"})
 r = run(*WRITE, "-v", env={"BALTORO_QUIET": "1"})
 check("a flag beats the other's environment name: verbose", "engine: " in r.err, r)
 r = run(*WRITE, "-q", env={"BALTORO_VERBOSE": "1"})

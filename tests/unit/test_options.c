@@ -311,6 +311,8 @@ static void environment_is_read_after_flags(void **state)
     bt_options_free(&o);
     environment = (const char *const[]){"BALTORO_QUIET=maybe", NULL};
     REFUSE("BALTORO_QUIET is 'maybe'; it must be 1 or 0", "run");
+    environment = (const char *const[]){"BALTORO_QUIET=1", "BALTORO_VERBOSE=1", NULL};
+    REFUSE("BALTORO_QUIET and BALTORO_VERBOSE exclude each other", "run");
     environment = (const char *const[]){"BALTORO_DEVICE=cuda", NULL};
     REFUSE("BALTORO_DEVICE cuda is not in this build", "run");
 }
