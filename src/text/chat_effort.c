@@ -5,13 +5,15 @@
  * text, nothing was asked. That the effort asked for is the template's own default is no reason to complain, and a
  * value that a template refuses is one it knows of.
  *
- * Of other members the values that would make a difference are not known. They count as used where their name stands in
- * the template; what every request of OpenAI's has ("n", "stop"), and any template may spell, must change the text too.
+ * Clients send members that ask for nothing (the model's name, "n": 1): of those not a word. Of others the values that
+ * would make a difference are not known. They count as used where their name stands in the template; what requests of
+ * OpenAI's have ("n", "stop"), and any template may spell, must change the text too.
  */
 #include <string.h>
 
 #include "base/error.h"
 #include "text/chat.h"
+#include "text/warning.h"
 
 static const char *const names[] = {"reasoning_effort", "thinking_effort"};
 #define N_NAMES    (sizeof names / sizeof names[0])
@@ -20,9 +22,17 @@ static const char *const names[] = {"reasoning_effort", "thinking_effort"};
 static const char *const of_sampling[] = {
     "max_tokens", "max_completion_tokens", "temperature", "top_p", "top_k", "min_p",
     "seed",       "repetition_penalty",    "stop",        NULL};
-static const char *const of_requests[] = {
-    "n",      "logprobs", "top_logprobs", "logit_bias", "presence_penalty",    "frequency_penalty",
-    "stream", "user",     "model",        "metadata",   "parallel_tool_calls", NULL};
+static const char *const of_requests[] = {"n",
+                                          "logprobs",
+                                          "top_logprobs",
+                                          "logit_bias",
+                                          "presence_penalty",
+                                          "frequency_penalty",
+                                          "stream",
+                                          "parallel_tool_calls",
+                                          NULL};
+/* For the server that a client meant to reach, whatever they say. */
+static const char *const of_servers[] = {"model", "user", "metadata", "store", "stream_options", NULL};
 
 static bool is_among(const char *const *list, const char *name)
 {
@@ -34,6 +44,28 @@ static bool is_effort(const char *name)
 {
     for (size_t i = 0; i < N_NAMES; i++)
         if (strcmp(name, names[i]) == 0) return true;
+    return false;
+}
+
+/* A member without which no answer would differ: about the server, null, or what holds anyway. */
+static bool asks_nothing(const bt_json_node *member)
+{
+    static const struct {
+        const char *name;
+        double value; /* of a flag: 0 or 1 */
+    } neutral[] = {{"n", 1},
+                   {"stream", 0},
+                   {"logprobs", 0},
+                   {"top_logprobs", 0},
+                   {"presence_penalty", 0},
+                   {"frequency_penalty", 0},
+                   {"parallel_tool_calls", 1}};
+    double value = member->kind == BT_JSON_TRUE;
+    bool has_value = value == 1 || member->kind == BT_JSON_FALSE ||
+                     (member->kind == BT_JSON_NUMBER && bt_json_f64(member->text, member->size, &value));
+    if (member->kind == BT_JSON_NULL || is_among(of_servers, member->key)) return true;
+    for (size_t i = 0; has_value && i < sizeof neutral / sizeof neutral[0]; i++)
+        if (strcmp(member->key, neutral[i].name) == 0) return value == neutral[i].value;
     return false;
 }
 
@@ -95,8 +127,8 @@ bt_status bt_chat_tell_effort(const bt_template *t, const bt_conversation *c, bo
             if (st != BT_OK) return st;
         }
         if (is_same)
-            bt_text_printf(lines, "the template does nothing with %s: asking for \"%.60s\" has no effect\n",
-                           option->key, option->text);
+            bt_warning_add(lines, "the template does nothing with %s: asking for \"%.*s\" has no effect", option->key,
+                           bt_warning_cut(option->text, option->size), option->text);
     }
     return BT_OK;
 }
@@ -108,18 +140,20 @@ bt_status bt_chat_tell_unused(const bt_template *t, const bt_conversation *c, bo
     for (size_t i = 0; i < c->n_options; i++) {
         const bt_json_node *option = c->options[i];
         bool samples = is_among(of_sampling, option->key), is_unused = !is_named(t, option->key, option->key_size);
-        if (is_effort(option->key) || option->kind == BT_JSON_NULL) continue;
+        if (is_effort(option->key) || asks_nothing(option)) continue;
         if (!is_unused && (samples || is_among(of_requests, option->key))) {
             bt_status st = is_same_without(t, c, i, NULL, with_reasoning, r, &is_unused, e);
             if (st != BT_OK) return st;
         }
         if (!is_unused || ++n_unused > UNUSED_MAX) continue;
         if (samples)
-            bt_text_printf(lines,
-                           "\"%s\" has no effect: it is no part of a conversation; give it as an option of its own\n",
+            bt_warning_add(lines,
+                           "\"%s\" has no effect: it is no part of a conversation; the settings of the program "
+                           "that generates the answer count",
                            option->key);
         else
-            bt_text_printf(lines, "the template does nothing with \"%.60s\"\n", option->key);
+            bt_warning_add(lines, "the template does nothing with \"%.*s\"",
+                           bt_warning_cut(option->key, option->key_size), option->key);
     }
     if (n_unused > UNUSED_MAX)
         bt_text_printf(lines, "the template does nothing with %zu more members of the request\n",

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "text/chat.h"
+#include "text/warning.h"
 
 #define LOST_MAX 20 /* texts told of; each costs a few walks over the prompt */
 
@@ -130,8 +131,8 @@ static void look_at_tools(search *s, const bt_json_node *tools)
         bool is_lost = name.text != NULL && !is_there(s, name);
         bool loses = !is_lost && d != NULL && d->kind == BT_JSON_STRING && !is_there(s, bt_chars_of(d));
         if ((!is_lost && !loses) || ++s->n_lost > LOST_MAX) continue;
-        bt_text_printf(s->lines, "the template leaves out %stool \"%.60s\"\n", loses ? "the description of " : "",
-                       name.text);
+        bt_warning_add(s->lines, "the template leaves out %stool \"%.*s\"", loses ? "the description of " : "",
+                       bt_warning_cut(name.text, name.size), name.text);
     }
 }
 

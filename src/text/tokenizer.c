@@ -30,6 +30,7 @@
 #include "text/tokenizer_json.h"
 #include "text/tokenizer_tiktoken.h"
 #include "text/vocab.h"
+#include "text/warning.h"
 
 #define FILE_BYTES_MAX ((size_t)512 << 20)
 #define TEXT_BYTES_MAX ((size_t)1 << 29) /* an encoding takes up to 60 bytes of memory for each */
@@ -193,8 +194,8 @@ static bt_status tell_of_json_beside(const char *folder, bt_tokenizer *t, bt_err
     char *path = bt_path_join(folder, "tokenizer.json");
     if (path == NULL) return bt_fail(e, BT_ERR_MEMORY, "no memory for a path");
     if (bt_path_exists(path)) {
-        bt_tokenizer_warn(&t->warnings, "%s: tiktoken.model is the tokenizer; the tokenizer.json beside it is not used",
-                          folder);
+        bt_warning_add(&t->warnings, "%s: tiktoken.model is the tokenizer; the tokenizer.json beside it is not used",
+                       folder);
     }
     bt_free(path);
     return check_warnings(t, e);

@@ -38,19 +38,6 @@ void bt_tokenizer_spec_free(bt_tokenizer_spec *s)
     *s = (bt_tokenizer_spec){0};
 }
 
-void bt_tokenizer_warn(bt_text *lines, const char *format, ...)
-{
-    char text[BT_ERROR_BYTES_MAX];
-    bt_error clean; /* names in it come from files */
-    va_list args;
-    va_start(args, format);
-    (void)vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    (void)bt_fail(&clean, BT_ERR_FORMAT, "%s", text);
-    bt_text_puts(lines, clean.message);
-    bt_text_puts(lines, "\n");
-}
-
 /* What `expected` is called in a message that misses it. */
 static bt_status expect(reader *r, bt_json_kind kind, bt_json_kind expected, const char *what)
 {

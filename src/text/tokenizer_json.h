@@ -39,8 +39,6 @@ typedef struct bt_tokenizer_spec { /* zero it, free it with bt_tokenizer_spec_fr
 } bt_tokenizer_spec;
 
 void bt_tokenizer_spec_free(bt_tokenizer_spec *s);
-/* Adds a line, made safe for a terminal. */
-void bt_tokenizer_warn(bt_text *lines, const char *format, ...) __attribute__((format(printf, 2, 3)));
 bt_status bt_tokenizer_json_read(const char *json, size_t size, bt_tokenizer_spec *s, bt_error *e);
 bt_status bt_tokenizer_config_read(const char *json, size_t size, bt_tokenizer_spec *s, bt_error *e);
 

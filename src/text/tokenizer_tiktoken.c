@@ -22,6 +22,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "text/warning.h"
 
 #define N_SPECIAL    256
 #define RANKS_MAX    (1 << 28)
@@ -235,10 +236,10 @@ static bt_status name_tokens(const bt_json_node *list, bt_tokenizer_spec *s, bt_
             (unsigned long long)lowest, s->vocab.n_keys);
     }
     if (beyond != NULL) {
-        bt_tokenizer_warn(&s->warnings,
-                          "tokenizer_config.json: \"%.80s\" (%.20s) lies behind the last id, %llu: not used%s",
-                          bt_json_get(beyond, "content")->text, beyond->key, (unsigned long long)end - 1,
-                          n_beyond > 1 ? ", as are others" : "");
+        bt_warning_add(&s->warnings,
+                       "tokenizer_config.json: \"%.80s\" (%.20s) lies behind the last id, %llu: not used%s",
+                       bt_json_get(beyond, "content")->text, beyond->key, (unsigned long long)end - 1,
+                       n_beyond > 1 ? ", as are others" : "");
     }
     return BT_OK;
 }

@@ -112,14 +112,21 @@ def test_ignored_members():
                        "{% for n in [] %}{% endfor %}")
     talk = {"messages": [{"role": "user", "content": "x"}]}
     sampling = ("max_tokens", "max_completion_tokens", "temperature", "top_p", "top_k", "min_p", "seed", "repetition_penalty")
-    others = ("n", "logprobs", "top_logprobs", "stream", "presence_penalty", "frequency_penalty", "logit_bias", "user", "model", "foo")
+    others = ("n", "logprobs", "top_logprobs", "stream", "presence_penalty", "frequency_penalty", "logit_bias", "foo")
+    nothing = {"model": "m", "user": "u", "metadata": {"k": "v"}, "store": True, "stream_options": {}, "n": 1, "stream": False,
+               "parallel_tool_calls": True, "logprobs": False, "temperature": None, "stop": "z"}
     for command in (("run", model, *WORDS), ("render", model)):
-        r = run(*command, "--messages", written({**talk, **{name: 1 for name in (*sampling, *others)}, "persona": "y", "stop": "z"}))
+        r = run(*command, "--messages", written({**talk, **{name: 2 for name in (*sampling, *others)}, "persona": "y", "stop": "z"}))
         for name in sampling:
-            check(f"{command[0]}: {name} is said to do nothing", f'"{name}" has no effect: it is no part of a conversation' in r.err, r)
+            check(f"{command[0]}: {name} is said to do nothing",
+                  f'"{name}" has no effect: it is no part of a conversation; the settings of the '
+                  'program that generates the answer count' in r.err, r)
         for name in others:
             check(f"{command[0]}: {name} too", f'the template does nothing with "{name}"\n' in r.err, r)
         check(f"{command[0]}: what it uses is not", r.code == 0 and "persona" not in r.err and '"stop"' not in r.err, r)
+        r = run(*command, "--messages", written({**talk, **nothing}))
+        check(f"{command[0]}: what asks for nothing is not told",
+              r.code == 0 and r.err.count("no effect") == r.err.count("nothing with") == 0, r)
         r = run(*command, "--messages", written({**talk, "stop": "z", "chat_template_kwargs": {"persona": "y", "voice": 1}}))
         check(f"{command[0]}: options too", r.err.count("the template does nothing with") == 1 and '"voice"' in r.err, r)
         r = run(*command, "--messages", written({**talk, "model": None, "tools": [], "tool_choice": "none"}))

@@ -199,6 +199,8 @@ static void expect_warnings(const char *jinja, const char *messages, const char 
     remove_folder(folder);
 }
 
+#define X58 "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+
 static void left_out(void **state)
 {
     (void)state;
@@ -221,6 +223,10 @@ static void left_out(void **state)
                     "the template leaves out an argument of messages[2]\n");
     expect_warnings("{{ messages | tojson }}{{ tools[0].name }}", all, tools,
                     "the template leaves out the description of tool \"fun\"\n");
+    expect_warnings("", "[{\"role\": \"user\", \"content\": \"\"}]",
+                    "[{\"name\": \"f\\u001b\\nfake\"}, {\"name\": \"x" X58 "\u00e9\"}]",
+                    "the template leaves out tool \"f??fake\"\n"
+                    "the template leaves out tool \"x" X58 "\"\n");
     expect_warnings("a b", "[{\"role\": \"user\", \"content\": \"a\\nb\\nc\"}]", NULL,
                     "the template leaves out the content of messages[0]\n");
     expect_warnings("",
@@ -324,6 +330,11 @@ static void efforts(void **state)
 
 #define IGNORED(effort) "the template does nothing with reasoning_effort: asking for \"" effort "\" has no effect\n"
 #define UNUSED(name)    "the template does nothing with \"" name "\"\n"
+/* What stored requests have, and asks for nothing. */
+#define REQUESTED                                                                                                      \
+    "{\"model\": \"m\", \"user\": \"u\", \"metadata\": {\"a\": \"b\"}, \"store\": true, \"n\": 1, \"stream\": false, " \
+    "\"stream_options\": {\"include_usage\": true}, \"parallel_tool_calls\": true, \"logprobs\": false, \"stop\": "    \
+    "null}"
 
 /* A template that does not know efforts is found out, and one that does is not blamed: not for its own default, not
  * where it refuses other values, not where only some of them change the text. */
@@ -348,6 +359,14 @@ static void ignored_efforts(void **state)
          "{% endif %}",
          "{\"reasoning_effort\": \"high\"}", ""},
         {"hi", "{\"reasoning_effort\": null}", ""},
+        {"hi", "{\"nl\\nfake\": 1, \"\\u001b[31m\\u009b\": 2}",
+         UNUSED("nl?fake") UNUSED("?[31m?")}, /* lines and terminals */
+        {"hi", "{\"reasoning_effort\": \"a\\nb\"}", IGNORED("a?b")},
+        {"hi", "{\"" X58 "\u00e9\u00e9\": 1, \"reasoning_effort\": \"x" X58 "\u00e9\"}", /* cut before a character */
+         IGNORED("x" X58) UNUSED(X58 "\u00e9")},
+        {"hi", REQUESTED, ""},
+        {"hi", "{\"n\": 2, \"stream\": true, \"logprobs\": true, \"parallel_tool_calls\": false}",
+         UNUSED("n") UNUSED("stream") UNUSED("logprobs") UNUSED("parallel_tool_calls")},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const folder_file files[] = {{"chat_template.jinja", cases[i].jinja}};
