@@ -560,24 +560,36 @@ static bt_status k2_ablate(void *shape, const char *key, const char *value, bt_e
 
 /* ---- the rows of the family table -------------------------------------------------------------------------------- */
 
-static void describe_rope(const k2_shape *s, bt_fact_fn fn, void *user)
+static void describe_yarn(const k2_shape *s, bt_fact_fn fn, void *user)
 {
     const bt_rope *r = &s->rope;
-    bool is_yarn = r->type == BT_ROPE_YARN;
     bt_exact fast = bt_exactly(r->beta_fast), slow = bt_exactly(r->beta_slow), scale = bt_exactly(r->attention_factor);
-    if (is_yarn)
-        bt_fact(fn, user, &s->defaults, "rope_parameters",
-                "yarn, theta %s, factor %s over %s, betas %s and %s%s, attention factor %s", bt_exactly(r->theta).text,
-                bt_exactly(r->factor).text, bt_exactly(r->original_positions).text, fast.text, slow.text,
-                r->truncate ? "" : " not truncated", scale.text);
-    else
-        bt_fact(fn, user, &s->defaults, "rope_theta", "%s", bt_exactly(r->theta).text);
-    if (r->is_default.type) fn(user, "rope_parameters.rope_type", "default", true);
-    if (!is_yarn) return;
-    if (r->is_default.beta_fast) fn(user, "rope_parameters.beta_fast", fast.text, true);
-    if (r->is_default.beta_slow) fn(user, "rope_parameters.beta_slow", slow.text, true);
-    if (r->is_default.truncate) fn(user, "rope_parameters.truncate", "true", true);
-    if (r->is_default.attention_factor) fn(user, "rope_parameters.attention_factor", scale.text, true);
+    bt_exact theta = bt_exactly(r->theta), factor = bt_exactly(r->factor), from = bt_exactly(r->original_positions);
+    char json[512];
+    (void)snprintf(json, sizeof json,
+                   "{\"rope_type\": \"yarn\", \"rope_theta\": %s, \"factor\": %s, "
+                   "\"original_max_position_embeddings\": %s, \"beta_fast\": %s, \"beta_slow\": %s, \"truncate\": %s, "
+                   "\"attention_factor\": %s}",
+                   theta.text, factor.text, from.text, fast.text, slow.text, r->truncate ? "true" : "false",
+                   scale.text);
+    bt_fact_as(fn, user, &s->defaults, "rope_parameters", json,
+               "yarn, theta %s, factor %s over %s, betas %s and %s%s, attention factor %s", theta.text, factor.text,
+               from.text, fast.text, slow.text, r->truncate ? "" : " not truncated", scale.text);
+    if (r->is_default.type) fn(user, "rope_parameters.rope_type", "default", NULL, true);
+    if (r->is_default.beta_fast) fn(user, "rope_parameters.beta_fast", fast.text, NULL, true);
+    if (r->is_default.beta_slow) fn(user, "rope_parameters.beta_slow", slow.text, NULL, true);
+    if (r->is_default.truncate) fn(user, "rope_parameters.truncate", "true", NULL, true);
+    if (r->is_default.attention_factor) fn(user, "rope_parameters.attention_factor", scale.text, NULL, true);
+}
+
+static void describe_rope(const k2_shape *s, bt_fact_fn fn, void *user)
+{
+    if (s->rope.type == BT_ROPE_YARN) {
+        describe_yarn(s, fn, user);
+        return;
+    }
+    bt_fact(fn, user, &s->defaults, "rope_theta", "%s", bt_exactly(s->rope.theta).text);
+    if (s->rope.is_default.type) fn(user, "rope_parameters.rope_type", "default", NULL, true);
 }
 
 /* As config.json says it: the list, or where there is none the length of the leading run. */
@@ -589,7 +601,8 @@ static void describe_dense_layers(const k2_shape *s, bt_fact_fn fn, void *user)
         if (s->is_dense[i]) bt_text_printf(&list, "%s%zu", list.size > 1 ? ", " : "", i);
     }
     bt_text_puts(&list, "]");
-    fn(user, "mlp_only_layers", bt_text_ok(&list) ? list.data : "?", !s->lists_dense);
+    const char *text = bt_text_ok(&list) ? list.data : NULL;
+    fn(user, "mlp_only_layers", text != NULL ? text : "?", text, !s->lists_dense);
     bt_text_free(&list);
     if (!s->lists_dense) bt_fact(fn, user, &s->defaults, "num_dense_layers", "%zu", s->n_leading);
 }
@@ -620,7 +633,8 @@ static void describe_own(const k2_shape *s, bt_fact_fn fn, void *user)
     bt_fact(fn, user, &s->defaults, "rope_head_dim", "%zu", s->rope_dim);
     bt_fact(fn, user, &s->defaults, "layernorm_num_groups", "%zu", s->n_groups);
     bt_fact(fn, user, &s->defaults, "query_key_norm", "%s", s->qk_norm ? "true" : "false");
-    bt_fact(fn, user, &s->defaults, "attention_gate_func", "%s", gates[s->gate]);
+    bt_fact_as(fn, user, &s->defaults, "attention_gate_func", s->gate == K2_GATE_NONE ? "null" : NULL, "%s",
+               gates[s->gate]);
     bt_fact(fn, user, &s->defaults, "num_experts", "%zu", s->n_experts);
     if (s->n_experts > 0) describe_experts(s, fn, user);
 }

@@ -784,27 +784,45 @@ static void describe_attention(const k3_shape *s, bt_fact_fn fn, void *user)
 {
     const bt_defaults *d = &s->defaults;
     size_t n_mla = 0;
+    char json[128];
     for (size_t i = 0; i < s->n_layers; i++) n_mla += s->is_mla[i];
     bt_fact(fn, user, d, "KDA layers", "%zu", s->n_layers - n_mla);
-    bt_fact(fn, user, d, "linear_attn_config", "%zu heads of %zu, %zu taps", s->kda_heads, s->kda_dim, s->n_taps);
+    (void)snprintf(json, sizeof json, "{\"num_heads\": %zu, \"head_dim\": %zu, \"short_conv_kernel_size\": %zu}",
+                   s->kda_heads, s->kda_dim, s->n_taps);
+    bt_fact_as(fn, user, d, "linear_attn_config", json, "%zu heads of %zu, %zu taps", s->kda_heads, s->kda_dim,
+               s->n_taps);
     bt_fact(fn, user, d, "use_full_rank_gate", "%s", s->full_rank_gate ? "true" : "false");
     if (s->lower_bound < 0)
         bt_fact(fn, user, d, "gate_lower_bound", "%s", bt_exactly(s->lower_bound).text);
     else
-        bt_fact(fn, user, d, "gate_lower_bound", "none: the softplus form");
+        bt_fact_as(fn, user, d, "gate_lower_bound", "null", "none: the softplus form");
     bt_fact(fn, user, d, "MLA layers", "%zu", n_mla);
     bt_fact(fn, user, d, "num_attention_heads", "%zu", s->n_heads);
     bt_fact(fn, user, d, "num_key_value_heads", "%zu", s->n_heads);
     if (s->q_lora > 0)
         bt_fact(fn, user, d, "q_lora_rank", "%zu", s->q_lora);
     else
-        bt_fact(fn, user, d, "q_lora_rank", "none: a plain query");
+        bt_fact_as(fn, user, d, "q_lora_rank", "null", "none: a plain query");
     bt_fact(fn, user, d, "kv_lora_rank", "%zu", s->kv_lora);
     bt_fact(fn, user, d, "qk_nope_head_dim", "%zu", s->nope);
-    bt_fact(fn, user, d, "qk_rope_head_dim", "%zu (never turned)", s->rest);
+    (void)snprintf(json, sizeof json, "%zu", s->rest);
+    bt_fact_as(fn, user, d, "qk_rope_head_dim", json, "%zu (never turned)", s->rest);
     bt_fact(fn, user, d, "v_head_dim", "%zu", s->v_dim);
     bt_fact(fn, user, d, "mla_use_output_gate", "%s", s->mla_gate ? "true" : "false");
     bt_fact(fn, user, d, "latent norm epsilon", "%s", bt_exactly(s->latent_eps).text);
+}
+
+/* The page has one line of it, programs have the vendor's keys. */
+static void describe_activation(const k3_shape *s, bt_fact_fn fn, void *user)
+{
+    if (!s->is_situ) {
+        bt_fact(fn, user, &s->defaults, "hidden_act", "silu");
+        return;
+    }
+    double beta = (double)s->situ.beta, linear_beta = (double)s->situ.linear_beta;
+    bt_fact_as(fn, user, &s->defaults, "hidden_act", "\"situ\"", "situ, capped at %g and %g", beta, linear_beta);
+    fn(user, "activation_situ_beta", NULL, bt_exactly(beta).text, false);
+    fn(user, "activation_situ_linear_beta", NULL, linear_beta > 0 ? bt_exactly(linear_beta).text : "null", false);
 }
 
 static void k3_describe(const void *shape, bt_fact_fn fn, void *user)
@@ -821,17 +839,13 @@ static void k3_describe(const void *shape, bt_fact_fn fn, void *user)
     if (s->max_position > 0)
         bt_fact(fn, user, d, s->position_key, "%zu", s->max_position);
     else
-        bt_fact(fn, user, d, s->position_key, "none: no limit");
+        bt_fact_as(fn, user, d, s->position_key, "null", "none: no limit");
     describe_attention(s, fn, user);
     if (s->block > 0)
         bt_fact(fn, user, d, "attn_res_block_size", "%zu", s->block);
     else
-        bt_fact(fn, user, d, "attn_res_block_size", "none: ordinary residuals");
-    if (s->is_situ)
-        bt_fact(fn, user, d, "hidden_act", "situ, capped at %g and %g", (double)s->situ.beta,
-                (double)s->situ.linear_beta);
-    else
-        bt_fact(fn, user, d, "hidden_act", "silu");
+        bt_fact_as(fn, user, d, "attn_res_block_size", "null", "none: ordinary residuals");
+    describe_activation(s, fn, user);
     bt_fact(fn, user, d, "tie_word_embeddings", "%s", s->tied ? "true" : "false");
     bt_fact(fn, user, d, "sparse layers", "%zu", n_sparse);
     bt_fact(fn, user, d, "first_k_dense_replace", "%zu", s->n_dense);
@@ -843,7 +857,7 @@ static void k3_describe(const void *shape, bt_fact_fn fn, void *user)
     if (s->latent > 0)
         bt_fact(fn, user, d, "routed_expert_hidden_size", "%zu", s->latent);
     else
-        bt_fact(fn, user, d, "routed_expert_hidden_size", "none: experts read the full vector");
+        bt_fact_as(fn, user, d, "routed_expert_hidden_size", "null", "none: experts read the full vector");
     bt_fact(fn, user, d, "latent_moe_use_norm", "%s", s->latent_norm ? "true" : "false");
     bt_fact(fn, user, d, "num_expert_group", "%zu", s->n_groups);
     bt_fact(fn, user, d, "topk_group", "%zu", s->n_active_groups);

@@ -42,8 +42,9 @@ uint32_t bt_list_vector(bt_tensor_list *l, bt_class class, int layer, size_t n, 
 uint32_t bt_list_taps(bt_tensor_list *l, bt_class class, int layer, size_t n, size_t n_taps, const char *format, ...)
     __attribute__((format(printf, 6, 7)));
 
-/* One line of what `info` prints about the configuration: key, value, and whether the value was a default. */
-typedef void (*bt_fact_fn)(void *user, const char *key, const char *value, bool is_default);
+/* One line of what `info` prints about the configuration: key, value, and whether the value was a default. The value
+ * comes in words and in JSON; json NULL: the words are a number, a flag or one name; words NULL: for programs alone. */
+typedef void (*bt_fact_fn)(void *user, const char *key, const char *words, const char *json, bool is_default);
 
 typedef struct bt_family {
     const char *name;                 /* "k2_horizon" */

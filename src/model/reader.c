@@ -88,6 +88,13 @@ void bt_read_must_be(bt_reader *r, const char *key, double neutral, const char *
     bt_read_refuse(r, found && v != neutral, key, why);
 }
 
+static bool is_default(const bt_defaults *d, const char *key)
+{
+    bool found = false;
+    for (size_t i = 0; i < d->n; i++) found = found || strcmp(d->keys[i], key) == 0;
+    return found;
+}
+
 void bt_fact(bt_fact_fn fn, void *user, const bt_defaults *d, const char *key, const char *format, ...)
 {
     char value[256];
@@ -95,9 +102,18 @@ void bt_fact(bt_fact_fn fn, void *user, const bt_defaults *d, const char *key, c
     va_start(args, format);
     (void)vsnprintf(value, sizeof value, format, args);
     va_end(args);
-    bool is_default = false;
-    for (size_t i = 0; i < d->n; i++) is_default = is_default || strcmp(d->keys[i], key) == 0;
-    fn(user, key, value, is_default);
+    fn(user, key, value, NULL, is_default(d, key));
+}
+
+void bt_fact_as(bt_fact_fn fn, void *user, const bt_defaults *d, const char *key, const char *json, const char *format,
+                ...)
+{
+    char words[256];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(words, sizeof words, format, args);
+    va_end(args);
+    fn(user, key, words, json, is_default(d, key));
 }
 
 bt_exact bt_exactly(double v)

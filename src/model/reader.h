@@ -45,6 +45,9 @@ bool bt_read_is_said(const bt_reader *r, const char *key); /* the key is there, 
 /* One line for `info`, marked as a default if the key was absent. */
 void bt_fact(bt_fact_fn fn, void *user, const bt_defaults *d, const char *key, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
+/* The same with another value for programs, in JSON: "null" where the line says "none: no limit". */
+void bt_fact_as(bt_fact_fn fn, void *user, const bt_defaults *d, const char *key, const char *json, const char *format,
+                ...) __attribute__((format(printf, 6, 7)));
 
 /* A number with all digits that count: models that differ must not look the same. */
 typedef struct bt_exact {

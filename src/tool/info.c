@@ -67,9 +67,11 @@ static bool is_used(const bt_info *i, int32_t id)
 
 /* ---- for people -------------------------------------------------------------------------------------------------- */
 
-static void print_fact(void *user, const char *key, const char *value, bool is_default)
+static void print_fact(void *user, const char *key, const char *words, const char *json, bool is_default)
 {
-    bt_text_printf(user, "  %-28s %s%s\n", key, value, is_default ? "  (default: config.json does not say)" : "");
+    (void)json;
+    if (words == NULL) return;
+    bt_text_printf(user, "  %-28s %s%s\n", key, words, is_default ? "  (default: config.json does not say)" : "");
 }
 
 static void print_part(bt_text *t, const char *name, const part *p)
@@ -176,20 +178,24 @@ typedef struct fact_writer {
     bool has_one;
 } fact_writer;
 
-static void add_json_fact(void *user, const char *key, const char *value, bool is_default)
+static bool is_bare(const char *words)
+{
+    double number;
+    return bt_json_f64(words, strlen(words), &number) || strcmp(words, "true") == 0 || strcmp(words, "false") == 0;
+}
+
+static void add_json_fact(void *user, const char *key, const char *words, const char *json, bool is_default)
 {
     fact_writer *w = user;
-    double number;
-    bool is_bare =
-        bt_json_f64(value, strlen(value), &number) || strcmp(value, "true") == 0 || strcmp(value, "false") == 0;
+    if (json == NULL && is_bare(words)) json = words;
     bt_text_puts(w->t, w->has_one ? ", " : "");
     w->has_one = true;
     bt_text_json_string(w->t, key, strlen(key));
     bt_text_puts(w->t, ": ");
-    if (is_bare)
-        bt_text_puts(w->t, value);
+    if (json != NULL)
+        bt_text_puts(w->t, json);
     else
-        bt_text_json_string(w->t, value, strlen(value));
+        bt_text_json_string(w->t, words, strlen(words));
     if (!is_default) return;
     bt_text_puts(w->defaults, w->defaults->size > 0 ? ", " : "");
     bt_text_json_string(w->defaults, key, strlen(key));

@@ -2,6 +2,7 @@
 """info and devices from outside: figures that agree with the files, defaults that are marked, plans that do not fit."""
 import json
 import os
+import re
 import shutil
 import sys
 
@@ -181,9 +182,54 @@ for page, keys in (("k2_horizon", K2 + K2_MIXED + ["num_dense_layers", *ROPE, *Y
     lacks = [k for k in keys if not any(f"`{k}`" in x or f".{k}`" in x for x in table)]
     check(f"docs/{page}.md has every key that may be absent", not lacks, lacks)
 
-check("layers forced dense", report(os.path.join(MODELS, "k2-moe"))["config"]["mlp_only_layers"] == "[0]")
+check("layers forced dense", report(os.path.join(MODELS, "k2-moe"))["config"]["mlp_only_layers"] == [0])
 i = check_defaults("num_dense_layers", make_model(base="k2-moe", config={"mlp_only_layers": None, "num_dense_layers": 1}))
-check("a leading run of dense layers", (i["config"]["mlp_only_layers"], i["config"]["num_dense_layers"]) == ("[]", 1), i["config"])
+check("a leading run of dense layers", (i["config"]["mlp_only_layers"], i["config"]["num_dense_layers"]) == ([], 1), i["config"])
+# ---- types: what is a number, a list or null in config.json is one in the object; sentences are for the page ----------------
+
+TEXTS = {"hidden_act": {"silu", "situ"}, "router_score_func": {"sigmoid", "softmax"}, "attention_gate_func": {"silu", "softplus"},
+         "rope_parameters.rope_type": {"default"}}
+BLOCKS = {"rope_parameters": {"rope_type", "rope_theta", "factor", "original_max_position_embeddings", *YARN},
+          "linear_attn_config": {"num_heads", "head_dim", "short_conv_kernel_size"}}
+
+
+def check_types(name, path):
+    with open(os.path.join(path, "config.json")) as f:
+        config = json.load(f)
+    config, found, page = config.get("text_config", config), report(path)["config"], run("info", path).out.decode()
+    for key, value in found.items():
+        if key in TEXTS:
+            good = value is None or value in TEXTS[key]
+        elif key in BLOCKS:
+            said = {k: v for k, v in config.get(key, {}).items() if k in BLOCKS[key]}
+            good = set(value) == BLOCKS[key] and value == {**value, **said}
+        else:
+            is_list = isinstance(value, list) and all(isinstance(x, int) for x in value)
+            good = value is None or is_list or isinstance(value, (bool, int, float))
+        check(f"{name}: {key} is of its type", good, key, value)
+        if key in config and not isinstance(config[key], (dict, str)):
+            check(f"{name}: {key} is as in config.json", value == config[key] or key not in BLOCKS and config[key] is None, value)
+        if value is None and key != "activation_situ_linear_beta":  # told by hidden_act
+            check(f"{name}: {key} is none on the page", re.search(f"^  {key} +none", page, re.M) is not None, page)
+    return found, page
+
+
+for name in sorted(os.listdir(MODELS)):
+    if os.path.isdir(os.path.join(MODELS, name)):
+        check_types(name, os.path.join(MODELS, name))
+
+with open(os.path.join(MODELS, "k3-plain", "config.json")) as f:
+    text = json.load(f)["text_config"]
+found, _ = check_types("no cap", make_model(base="k3-plain", config={"text_config": {**text, "activation_situ_linear_beta": None}}))
+betas = [found[f"activation_situ_{k}"] for k in ("beta", "linear_beta")]
+check("the activation's numbers", found["hidden_act"] == "situ" and betas == [text["activation_situ_beta"], None], found)
+found, page = check_types("no limit", make_model(base="kimi-linear", config={"model_max_length": None, "max_position_embeddings": None}))
+NONE = ("max_position_embeddings", "q_lora_rank", "attn_res_block_size", "routed_expert_hidden_size", "gate_lower_bound")
+check("what there is none of is null", all(found[k] is None for k in NONE), found)
+check("in words on the page", all(x in page for x in (
+    "none: no limit", "none: a plain query", "none: ordinary residuals", "none: experts read the full vector",
+    "none: the softplus form", " (never turned)")), page)
+
 for base, absent in (("own-yarn-derived", ("rope_head_dim", "hidden_act")), ("kimi-linear", ("model_max_length",)),
                      ("kimi-linear", ("use_grouped_topk", "num_expert_group", "topk_group", "max_position_embeddings")),
                      ("own-llama", ("rope_theta", "rope_parameters", "rms_norm_eps")), ("own-llama-untied", ("hidden_act",))):

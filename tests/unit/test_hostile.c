@@ -55,9 +55,9 @@ typedef struct victim {
     uint64_t meaning; /* of the file as JSON; 0: it is none */
 } victim;
 
-static void add_fact(void *user, const char *key, const char *value, bool is_default)
+static void add_fact(void *user, const char *key, const char *words, const char *json, bool is_default)
 {
-    bt_text_printf(user, "%s=%s%s\n", key, value, is_default ? " (default)" : "");
+    bt_text_printf(user, "%s=%s%s\n", key, words != NULL ? words : json, is_default ? " (default)" : "");
 }
 
 /* All that the model says of itself. */
