@@ -12,11 +12,13 @@
 
 static const char PASTE_BEGIN[] = "\033[200~", PASTE_END[] = "\033[201~";
 enum {
-    MARK_BYTES = sizeof PASTE_BEGIN - 1,
+    MARK_BYTES = BT_PASTE_MARK_BYTES,
     ESCAPE_MS = 50, /* how long the rest of an escape sequence may take: a lone Escape must not hang */
     N_KEY = 3,      /* bytes that no key sends alone: of a mark that has got so far the rest will come */
     MARK_MS = 5000, /* however slow the line is */
     WAIT_MS = 250,  /* between two looks at what may have happened */
+    DROP_MS = 1000, /* a paste that was interrupted and is silent for so long has ended */
+    N_READS = 64,   /* of what is thrown away: more than a terminal's queue holds */
     N_PASTES_MAX = 10000,
     TYPED_MAX = 2000, /* a longer paste gets a mark, so that the line stays readable */
 };
@@ -159,8 +161,10 @@ static filled take_paste(bt_line_input *i)
 {
     bt_text raw = {0}, paste = {0};
     i->begin += MARK_BYTES;
+    i->in_paste = true;
     filled f = collect(i, &raw);
     if (f == FILLED) {
+        i->in_paste = false;
         clean(&raw, &paste);
         paste.failed |= raw.failed;
         if (raw.size >= PASTE_BYTES_MAX) paste.failed = true;
@@ -209,17 +213,50 @@ static bool take_typed(bt_line_input *i, uint32_t *c)
     return true;
 }
 
+/* Throws away the bytes that are there, no more than up to the end of a paste where until_end is set. */
+static void skip(bt_line_input *i, bool until_end)
+{
+    while (i->begin < i->end && (i->in_paste || !until_end)) {
+        memmove(i->skipped, i->skipped + 1, MARK_BYTES - 1);
+        i->skipped[MARK_BYTES - 1] = (char)i->bytes[i->begin++];
+        if (memcmp(i->skipped, PASTE_BEGIN, MARK_BYTES) == 0) i->in_paste = true;
+        if (memcmp(i->skipped, PASTE_END, MARK_BYTES) == 0) i->in_paste = false;
+    }
+}
+
 /* Ctrl-C takes with it what was typed before, whether it was read or not. The terminal would do so by itself, but for
- * NOFLSH (line_edit.c). */
+ * NOFLSH (line_edit.c). It is read rather than flushed: whether a paste has ended stands in there. */
 static bt_input interrupted(bt_line_input *i)
 {
-    i->begin = i->end = i->typed.size = i->typed_at = 0;
+    struct pollfd p = {.fd = i->fd, .events = POLLIN};
+    i->typed.size = i->typed_at = 0;
+    memset(i->skipped, 0, sizeof i->skipped);
+    skip(i, false);
+    for (int k = 0; k < N_READS && poll(&p, 1, 0) > 0; k++) {
+        ssize_t n = read(i->fd, i->bytes, sizeof i->bytes);
+        if (n <= 0) break;
+        i->begin = 0;
+        i->end = (size_t)n;
+        skip(i, false);
+    }
+    i->begin = i->end = 0;
     (void)tcflush(i->fd, TCIFLUSH); /* no terminal: nothing to flush */
     return BT_INPUT_INTERRUPTED;
 }
 
+/* The rest of a paste that Ctrl-C met: its lines must be neither sent nor run. */
+static filled skip_paste(bt_line_input *i)
+{
+    filled f = FILLED;
+    for (skip(i, true); i->in_paste && f == FILLED; skip(i, true)) f = fill(i, DROP_MS);
+    i->in_paste = false;
+    return f == TIMED_OUT ? FILLED : f;
+}
+
 bt_input bt_line_input_next(bt_line_input *i, uint32_t *c)
 {
+    filled rest = i->in_paste ? skip_paste(i) : FILLED;
+    if (rest != FILLED) return rest == INTERRUPTED ? interrupted(i) : BT_INPUT_END;
     for (;;) {
         if (i->is_interrupted()) return interrupted(i);
         if (take_typed(i, c)) return BT_INPUT_CHARACTER;

@@ -14,6 +14,7 @@
 
 #define BT_PASTE_ON  "\033[?2004h"
 #define BT_PASTE_OFF "\033[?2004l"
+enum { BT_PASTE_MARK_BYTES = 6 }; /* before and after each paste */
 
 typedef struct bt_line_input { /* zero it, set fd and the hooks; bt_line_input_free at the end */
     int fd;
@@ -26,12 +27,16 @@ typedef struct bt_line_input { /* zero it, set fd and the hooks; bt_line_input_f
     size_t typed_at;
     bt_text *pastes; /* [n_pastes] */
     size_t n_pastes;
+    bool in_paste;                     /* its end is still to come */
+    char skipped[BT_PASTE_MARK_BYTES]; /* what was thrown away last */
     bool is_at_end;
 } bt_line_input;
 
 typedef enum bt_input { BT_INPUT_CHARACTER, BT_INPUT_END, BT_INPUT_INTERRUPTED } bt_input;
 
-/* Interrupted: what was typed until then is thrown away, that in the terminal's queue too. */
+/* Interrupted: what was typed until then is thrown away, that in the terminal's queue too; of a paste that is still
+ * arriving, also what comes later. What was typed after Ctrl-C and is in the queue before this is called goes with it:
+ * there nothing tells it from what was typed before. */
 bt_input bt_line_input_next(bt_line_input *i, uint32_t *c);
 /* Appends the line to *out with every paste in the place of its mark. True: there were some. */
 bool bt_line_input_expand(const bt_line_input *i, const char *line, size_t size, bt_text *out);

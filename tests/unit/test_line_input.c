@@ -182,6 +182,66 @@ static void test_interrupted(void **state)
     close_both(&w);
 }
 
+/* Ctrl-C once it waits for the second time: what there was at first is taken then. */
+static void interrupt_later(void *user)
+{
+    size_t *n_waits = user;
+    is_interrupted = ++*n_waits == 2;
+}
+
+typedef struct later_text {
+    line_end *end;
+    const char *text;
+    size_t n_waits;
+} later_text;
+
+static void type_later(void *user)
+{
+    later_text *l = user;
+    if (++l->n_waits == 2) type(l->end, l->text);
+}
+
+/* Ctrl-C takes the whole paste that it meets: what of it comes later is neither typed nor sent. */
+static void test_interrupted_paste(void **state)
+{
+    (void)state;
+    line_end w;
+    uint32_t c = 0;
+    size_t n_waits = 0;
+    open_terminal(&w);
+    w.input.while_waiting = interrupt_later;
+    w.input.user = &n_waits;
+    type(&w, "\033[200~/temp\nhello");
+    assert_int_equal(bt_line_input_next(&w.input, &c), BT_INPUT_INTERRUPTED);
+    is_interrupted = false;
+    w.input.while_waiting = NULL;
+    type(&w, " more\n/stats\n\033[201~a");
+    expect_text(&w, "a");
+
+    type(&w, "b\033[200~never taken\r");
+    expect_text(&w, "b");
+    expect_interrupted(&w);
+    later_text rest = {.end = &w, .text = "01~c"}; /* its end in two pieces */
+    w.input.while_waiting = type_later;
+    w.input.user = &rest;
+    type(&w, "more\033[2");
+    expect_text(&w, "c");
+    w.input.while_waiting = NULL;
+
+    type(&w, "\033[200~whole, but in the queue\r\033[201~");
+    expect_interrupted(&w);
+    type(&w, "d");
+    expect_text(&w, "d");
+
+    type(&w, "\033[200~its end never comes\r");
+    expect_interrupted(&w);
+    type(&w, "more\r");
+    expect_interrupted(&w); /* once more: now it is over */
+    type(&w, "e");
+    expect_text(&w, "e");
+    close_both(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -189,6 +249,7 @@ int main(void)
         cmocka_unit_test(test_pasted),
         cmocka_unit_test(test_pasted_slowly),
         cmocka_unit_test(test_interrupted),
+        cmocka_unit_test(test_interrupted_paste),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
