@@ -275,8 +275,8 @@ static int open_screen(bt_chat_app *c)
     if (can_edit) {
         char *history = history_path();
         bt_status st = bt_editor_open(history, bt_signals_interrupted, bt_signals_resumed, &c->editor, &a->error);
-        if (st == BT_OK && history != NULL && bt_path_exists(history) && !bt_editor_has_history(c->editor))
-            bt_app_note(a, "no history is kept: %s is a file of another kind", history);
+        const char *fault = st == BT_OK ? bt_editor_history_fault(c->editor) : NULL;
+        if (fault != NULL) bt_app_note(a, "no history is kept: %s", fault);
         bt_free(history);
         if (st != BT_OK) return bt_app_fail(a, bt_exit_code(st));
     }

@@ -4,8 +4,6 @@
  */
 #include "app/line_edit.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <histedit.h>
 #include <locale.h>
 #include <stdio.h>
@@ -16,18 +14,18 @@
 #include <unistd.h>
 #include <wchar.h>
 
+#include "app/line_history.h"
 #include "app/line_input.h"
 #include "base/error.h"
 #include "base/utf8.h"
-
-#define FIRST_LINE "_HiStOrY_V2_\n" /* of libedit's files */
 
 enum { N_HISTORY = 1000, PROMPT_MAX = 16 };
 
 struct bt_editor {
     EditLine *el;
     HistoryW *history;
-    char *history_path; /* NULL: none */
+    char *history_path;     /* NULL: none */
+    bt_error history_error; /* why, where it is no wish */
     bt_line_input input;
     bt_input last;  /* what the input said last */
     bool has_paste; /* in the message under way */
@@ -113,36 +111,6 @@ static int next_character(EditLine *el, wchar_t *c)
 
 /* ---- history ----------------------------------------------------------------------------------------------------- */
 
-/* One line more, behind those of other conversations. libedit writes whole histories: so one of this line alone. */
-static void append_to_file(const char *path, const wchar_t *line)
-{
-    HistEventW event;
-    HistoryW *one = history_winit();
-    int fd = one == NULL ? -1 : open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
-    FILE *file = fd < 0 ? NULL : fdopen(fd, "a");
-    if (file != NULL) {
-        (void)history_w(one, &event, H_SETSIZE, 1);
-        (void)history_w(one, &event, H_ENTER, line);
-        (void)fseek(file, 0, SEEK_END); /* libedit asks where it is: an empty file gets the first line of its format */
-        (void)history_w(one, &event, H_SAVE_FP, file);
-        (void)fclose(file);
-    } else if (fd >= 0) {
-        (void)close(fd);
-    }
-    if (one != NULL) history_wend(one);
-}
-
-/* Whether the file may be written: it is absent, empty, or begins as libedit's do. */
-static bool is_history(const char *path)
-{
-    char begin[sizeof FIRST_LINE];
-    FILE *file = fopen(path, "re");
-    if (file == NULL) return errno == ENOENT;
-    size_t n = fread(begin, 1, sizeof begin - 1, file);
-    (void)fclose(file);
-    return n == 0 || (n == sizeof begin - 1 && memcmp(begin, FIRST_LINE, n) == 0);
-}
-
 void bt_editor_remember(bt_editor *d, const char *text, size_t size)
 {
     bool has_paste = d->has_paste;
@@ -160,7 +128,7 @@ void bt_editor_remember(bt_editor *d, const char *text, size_t size)
     HistEventW event;
     (void)history_w(d->history, &event, H_ENTER, wide);
     /* Saved each time: a second Ctrl-C leaves no time for it. */
-    if (d->history_path != NULL) append_to_file(d->history_path, wide);
+    if (d->history_path != NULL) bt_line_history_append(d->history_path, text, size);
     bt_free(wide);
 }
 
@@ -171,12 +139,13 @@ static bt_status open_history(bt_editor *d, const char *path, bt_error *e)
     if (d->history == NULL) return bt_fail(e, BT_ERR_MEMORY, "no memory for the line editor");
     (void)history_w(d->history, &event, H_SETSIZE, (int)N_HISTORY);
     (void)history_w(d->history, &event, H_SETUNIQUE, 1);
-    if (path == NULL || !is_history(path)) return BT_OK;
+    bool is_kept = false;
+    if (path == NULL || bt_line_history_look(path, &is_kept, &d->history_error) != BT_OK || !is_kept) return BT_OK;
     d->history_path = bt_strdup(path);
     if (d->history_path == NULL) return bt_fail(e, BT_ERR_MEMORY, "no memory for the line editor");
     int n_read = history_w(d->history, &event, H_LOAD, path);
     /* It only grows; now and then what is no longer recalled goes. */
-    if (n_read >= 2 * N_HISTORY) (void)history_w(d->history, &event, H_SAVE, path);
+    if (n_read >= 2 * N_HISTORY) bt_line_history_trim(path, N_HISTORY);
     return BT_OK;
 }
 
@@ -250,9 +219,9 @@ void bt_editor_close(bt_editor *d)
     bt_free(d);
 }
 
-bool bt_editor_has_history(const bt_editor *d)
+const char *bt_editor_history_fault(const bt_editor *d)
 {
-    return d->history_path != NULL;
+    return d->history_error.message[0] != '\0' ? d->history_error.message : NULL;
 }
 
 static void add_wide(bt_text *t, const wchar_t *text, size_t n)

@@ -20,11 +20,11 @@ typedef enum bt_edit {
 } bt_edit;
 
 /* On stdin and stdout. history: a file, to which lines are appended; NULL, not writable, or of another kind: none is
- * kept. is_interrupted, and is_resumed (the line
- * must be drawn anew), are asked while waiting. */
+ * kept. is_interrupted, and is_resumed (the line must be drawn anew), are asked while waiting. */
 bt_status bt_editor_open(const char *history, bool (*is_interrupted)(void), bool (*is_resumed)(void), bt_editor **out,
                          bt_error *e);
-bool bt_editor_has_history(const bt_editor *d);
+/* Why no history is kept though there is something at its path, borrowed; NULL: it is kept, or none was wanted. */
+const char *bt_editor_history_fault(const bt_editor *d);
 void bt_editor_close(bt_editor *d); /* leaves the terminal as it was */
 
 /* One line, UTF-8, without its line end, pastes put in, appended to *line. */

@@ -7,7 +7,9 @@ keeps what it has computed says what one says that computes all of it anew.
 """
 import json
 import os
+import pty
 import re
+import select
 import shutil
 import sys
 
@@ -504,7 +506,9 @@ def test_history(model):
         t.close()
 
     long = b"_HiStOrY_V2_\n" + b"".join(b"line%d\n" % i for i in range(2500))
-    for before, after in ((b"mine\n", b"mine\n"), (long, None), (b"", b"_HiStOrY_V2_\n/temp\\0401\n")):
+    cut = b"_HiStOrY_V2_\n/temp\\0402"
+    for before, after in ((b"mine\n", b"mine\n"), (long, None), (b"", b"_HiStOrY_V2_\n/temp\\0401\n"),
+                          (cut, cut + b"\n/temp\\0401\n")):
         with open(os.path.join(home, "baltoro", "history"), "wb") as f:
             f.write(before)
         t = Terminal("chat", model, *WORDS, XDG_STATE_HOME=home)
@@ -527,6 +531,38 @@ def test_history(model):
     t.say("/quit")
     check("history: /dev/null keeps none", t.finish() == 0 and not os.path.exists(os.path.join(home, ".local")))
     t.close()
+
+
+def test_history_kinds(model):
+    """What is no regular file is neither waited for nor changed; what cannot be read is told of as that."""
+    master, slave = pty.openpty()  # a device of this test's own
+    os.fchmod(slave, 0o620)
+
+    def link(to):
+        return lambda path: os.symlink(to, path)
+    for name, make, note in (("a FIFO", os.mkfifo, "history is a file of another kind"),
+                             ("a folder", os.mkdir, "history is a file of another kind"),
+                             ("a device", link(os.ttyname(slave)), None),
+                             ("a link to itself", link("history"), "history cannot be read: Too many levels of symbolic links")):
+        home = cli.folder()
+        path = os.path.join(home, "baltoro", "history")
+        os.mkdir(os.path.dirname(path))
+        make(path)
+        t = Terminal("chat", model, *WORDS, columns=300, XDG_STATE_HOME=home)
+        check(f"history: {name} is not waited for", t.until_prompt(), t.screen.text())
+        told = [line for line in t.screen.text() if "no history is kept" in line]
+        check(f"history: {name}, told", told == [f"no history is kept: {home}/baltoro/{note}"] if note else not told, told)
+        t.say("/temp 1")
+        t.until_prompt()
+        t.say("/quit")
+        check(f"history: {name} is no reason to fail", t.finish() == 0)
+        t.close()
+        check(f"history: {name} stays what it is", os.listdir(os.path.dirname(path)) == ["history"])
+    mode = os.fstat(slave).st_mode & 0o777
+    check("history: a device keeps its mode", mode == 0o620, oct(mode))
+    check("history: and nothing is written to it", not select.select([master], [], [], 0)[0])
+    os.close(master)
+    os.close(slave)
 
 
 # ---- no terminal -----------------------------------------------------------------------------------------------------
@@ -570,6 +606,7 @@ def main():
     test_narrow(model, home)
     test_no_history(model)
     test_history(model)
+    test_history_kinds(model)
     test_lines(model)
     cli.finish()
 
