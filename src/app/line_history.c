@@ -13,7 +13,7 @@
 #include "base/json.h"
 
 static const char FIRST_LINE[] = "_HiStOrY_V2_\n"; /* of libedit's files */
-enum { FIRST_BYTES = sizeof FIRST_LINE - 1, N_OPEN_TRIES = 100, OTHERS = 077 };
+enum { FIRST_BYTES = sizeof FIRST_LINE - 1, N_OPEN_TRIES = 1000, OTHERS = 077 };
 #define TRIM_BYTES_MAX ((size_t)1 << 28)
 
 /* ---- the file ---------------------------------------------------------------------------------------------------- */
