@@ -292,7 +292,8 @@ static void tell_tokenizer(bt_app *a, const char *folder)
     size_t n = bt_tokenizer_n_vocab(a->tokenizer), n_model = a->model != NULL ? bt_model_n_vocab(a->model) : n;
     bt_app_detail(a, "tokenizer: %zu ids, %s", n, folder);
     if (n > n_model)
-        bt_app_note(a, "warning: the tokenizer has %zu ids, the model %zu: they may not belong together", n, n_model);
+        bt_app_note(a, "warning: the tokenizer has %zu ids, the model %zu: see that its files are of this model", n,
+                    n_model);
 }
 
 int bt_app_open_tokenizer(bt_app *a)

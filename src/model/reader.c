@@ -95,25 +95,30 @@ static bool is_default(const bt_defaults *d, const char *key)
     return found;
 }
 
+static __attribute__((format(printf, 6, 0))) void tell_fact(bt_fact_fn fn, void *user, const bt_defaults *d,
+                                                            const char *key, const char *json, const char *format,
+                                                            va_list args)
+{
+    char words[256];
+    (void)vsnprintf(words, sizeof words, format, args);
+    fn(user, key, words, json, is_default(d, key));
+}
+
 void bt_fact(bt_fact_fn fn, void *user, const bt_defaults *d, const char *key, const char *format, ...)
 {
-    char value[256];
     va_list args;
     va_start(args, format);
-    (void)vsnprintf(value, sizeof value, format, args);
+    tell_fact(fn, user, d, key, NULL, format, args);
     va_end(args);
-    fn(user, key, value, NULL, is_default(d, key));
 }
 
 void bt_fact_as(bt_fact_fn fn, void *user, const bt_defaults *d, const char *key, const char *json, const char *format,
                 ...)
 {
-    char words[256];
     va_list args;
     va_start(args, format);
-    (void)vsnprintf(words, sizeof words, format, args);
+    tell_fact(fn, user, d, key, json, format, args);
     va_end(args);
-    fn(user, key, words, json, is_default(d, key));
 }
 
 bt_exact bt_exactly(double v)

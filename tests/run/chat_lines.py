@@ -13,11 +13,7 @@ WORDS = ["--temperature", "0", "-n", "8"]
 
 
 def make_model(template=TEMPLATE):
-    path = cli.make_model()
-    if template is not None:
-        with open(os.path.join(path, "chat_template.jinja"), "w") as f:
-            f.write(template)
-    return path
+    return cli.make_model(template=template)
 
 
 def chat(model, lines, *words, **more):

@@ -19,11 +19,7 @@ SMOLLM = "build/real/smollm2-135m-instruct"
 
 
 def make_model(template=TEMPLATE):
-    path = cli.make_model()
-    if template is not None:
-        with open(os.path.join(path, "chat_template.jinja"), "w") as f:
-            f.write(template)
-    return path
+    return cli.make_model(template=template)
 
 
 def written(value, text=None):

@@ -25,11 +25,7 @@ HELLO = "/help lists the commands; Ctrl-D leaves"
 
 
 def make_model(template=TEMPLATE, **config):
-    path = cli.make_model(config=config)
-    if template is not None:
-        with open(os.path.join(path, "chat_template.jinja"), "w") as f:
-            f.write(template)
-    return path
+    return cli.make_model(config=config, template=template)
 
 
 def ask(model, messages, *words):

@@ -341,23 +341,6 @@ static void test_reply(void **state)
 
 /* ---- the order of calls: asserted -------------------------------------------------------------------------------- */
 
-/* Runs fn in a child; true if it died by abort. */
-static bool aborts(void (*fn)(const world *), const world *w)
-{
-    pid_t pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        int null = open("/dev/null", O_WRONLY);
-        (void)dup2(null, 2);
-        (void)signal(SIGABRT, SIG_DFL); /* cmocka has one */
-        fn(w);
-        _exit(0);
-    }
-    int how;
-    assert_int_equal(waitpid(pid, &how, 0), pid);
-    return WIFSIGNALED(how) && WTERMSIG(how) == SIGABRT;
-}
-
 static bt_reply *finished_reply(const world *w)
 {
     bt_reply *r = NULL;
@@ -369,31 +352,34 @@ static bt_reply *finished_reply(const world *w)
     return r;
 }
 
-static void push_after_finish(const world *w)
+static void push_after_finish(const void *with)
 {
+    const world *w = with;
     const bt_reply_event *events;
     size_t n;
     (void)bt_reply_push(finished_reply(w), "x", 1, &events, &n, NULL);
 }
 
-static void finish_twice(const world *w)
+static void finish_twice(const void *with)
 {
+    const world *w = with;
     const bt_reply_event *events;
     size_t n;
     (void)bt_reply_finish(finished_reply(w), false, &events, &n, NULL);
 }
 
-static void close_before_sessions(const world *w)
+static void close_before_sessions(const void *with)
 {
+    const world *w = with;
     bt_engine_close(w->engine);
 }
 
 static void test_order(void **state)
 {
     const world *w = *state;
-    assert_true(aborts(push_after_finish, w));
-    assert_true(aborts(finish_twice, w));
-    assert_true(aborts(close_before_sessions, w));
+    assert_true(unit_aborts(push_after_finish, w));
+    assert_true(unit_aborts(finish_twice, w));
+    assert_true(unit_aborts(close_before_sessions, w));
 }
 
 int main(void)

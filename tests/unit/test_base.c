@@ -160,48 +160,36 @@ static void pages_are_zeroed_and_aligned(void **state)
     bt_pages_free(NULL, 100);
 }
 
-/* Runs fn in a child; true if it died by abort. */
-static bool aborts(void (*fn)(void))
-{
-    pid_t pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        int null = open("/dev/null", O_WRONLY);
-        (void)dup2(null, 2);
-        (void)signal(SIGABRT, SIG_DFL); /* cmocka has one */
-        fn();
-        _exit(0);
-    }
-    int how;
-    assert_int_equal(waitpid(pid, &how, 0), pid);
-    return WIFSIGNALED(how) && WTERMSIG(how) == SIGABRT;
-}
-
 static bt_arena *guarded_arena;
-static void guarded_malloc(void)
+static void guarded_malloc(const void *none)
 {
+    (void)none;
     bt_guard_begin();
     bt_free(bt_malloc(1, 1));
 }
-static void guarded_arena_alloc(void)
+static void guarded_arena_alloc(const void *none)
 {
+    (void)none;
     bt_guard_begin();
     (void)bt_arena_alloc(guarded_arena, 1, 1);
 }
-static void guarded_pages(void)
+static void guarded_pages(const void *none)
 {
+    (void)none;
     bt_guard_begin();
     (void)bt_pages_alloc(1);
 }
-static void guarded_outer(void)
+static void guarded_outer(const void *none)
 {
+    (void)none;
     bt_guard_begin();
     bt_guard_begin();
     bt_guard_end();
     (void)bt_strdup("x");
 }
-static void unguarded(void)
+static void unguarded(const void *none)
 {
+    (void)none;
     bt_guard_begin();
     bt_guard_end();
     bt_free(bt_malloc(1, 1));
@@ -217,11 +205,11 @@ static void guard_turns_allocation_into_abort(void **state)
 {
     (void)state;
     guarded_arena = bt_arena_new();
-    assert_true(aborts(guarded_malloc));
-    assert_true(aborts(guarded_arena_alloc));
-    assert_true(aborts(guarded_pages));
-    assert_true(aborts(guarded_outer));
-    assert_false(aborts(unguarded));
+    assert_true(unit_aborts(guarded_malloc, NULL));
+    assert_true(unit_aborts(guarded_arena_alloc, NULL));
+    assert_true(unit_aborts(guarded_pages, NULL));
+    assert_true(unit_aborts(guarded_outer, NULL));
+    assert_false(unit_aborts(unguarded, NULL));
     bt_arena_free(guarded_arena);
 
     bt_guard_begin(); /* of this thread only */

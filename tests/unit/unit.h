@@ -2,13 +2,17 @@
 #ifndef TESTS_UNIT_H
 #define TESTS_UNIT_H
 
+#include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -39,6 +43,23 @@ static inline void unit_write_file(const char *folder, const char *name, const v
     assert_non_null(f);
     assert_int_equal(fwrite(data, 1, size, f), size);
     assert_int_equal(fclose(f), 0);
+}
+
+/* Runs fn in a child; true if it died by abort. */
+static inline bool unit_aborts(void (*fn)(const void *), const void *with)
+{
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        int null = open("/dev/null", O_WRONLY);
+        (void)dup2(null, 2);
+        (void)signal(SIGABRT, SIG_DFL); /* cmocka has one */
+        fn(with);
+        _exit(0);
+    }
+    int how;
+    assert_int_equal(waitpid(pid, &how, 0), pid);
+    return WIFSIGNALED(how) && WTERMSIG(how) == SIGABRT;
 }
 
 /* Folder of the shared fixtures, or NULL: then the test counts itself skipped. */

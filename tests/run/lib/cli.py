@@ -158,7 +158,7 @@ def make_tokenizer(path, bos=False):
         write_json(os.path.join(path, "tokenizer_config.json"), {"add_bos_token": True, "bos_token": "<|begin|>"})
 
 
-def make_model(base="k2-dense", config=None, generation=None, with_tokenizer=True, bos=False):
+def make_model(base="k2-dense", config=None, generation=None, with_tokenizer=True, bos=False, template=None):
     """A copy of a small model, with the tokenizer above."""
     path = folder()
     for name in os.listdir(os.path.join(MODELS, base)):
@@ -171,6 +171,9 @@ def make_model(base="k2-dense", config=None, generation=None, with_tokenizer=Tru
         write_json(os.path.join(path, "generation_config.json"), generation)
     if with_tokenizer:
         make_tokenizer(path, bos)
+    if template is not None:
+        with open(os.path.join(path, "chat_template.jinja"), "w") as f:
+            f.write(template)
     return path
 
 
