@@ -2,10 +2,6 @@
  * parameter, and calls out of the order that the header asks for. */
 #include "unit.h"
 
-#include <fcntl.h>
-#include <signal.h>
-#include <sys/wait.h>
-
 #include "baltoro.h"
 
 #define MODEL     "tests/data/models/k2-dense"

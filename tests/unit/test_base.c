@@ -6,7 +6,6 @@
 #include <locale.h>
 #include <math.h>
 #include <pthread.h>
-#include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
