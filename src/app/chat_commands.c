@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "app/chat.h"
 #include "app/chat_once.h"
@@ -176,8 +177,15 @@ static bool keep_name(bt_chat_app *c, const char *path)
 /* A file that is not of this conversation is never overwritten, nor one with what was said by one without. */
 static bool may_write(bt_chat_app *c, const char *path)
 {
-    bool is_ours = c->file != NULL && strcmp(c->file, path) == 0;
-    if (!bt_path_exists(path)) return true;
+    struct stat info;
+    bt_path_kind kind;
+    if (bt_path_look(path, &kind, &c->app.error) != BT_OK) {
+        fail(c);
+        return false;
+    }
+    if (kind == BT_PATH_ABSENT) return true;
+    /* A FIFO that took its place would be waited for. */
+    bool is_ours = c->file != NULL && strcmp(c->file, path) == 0 && stat(path, &info) == 0 && S_ISREG(info.st_mode);
     if (is_ours && (!c->file_has_talk || bt_talk_last_user(c->talk) != SIZE_MAX)) return true;
     if (is_ours)
         refuse(c, BT_EXIT_FAILED, "not saved: nothing is left of the conversation, and %s would be lost", path);

@@ -124,6 +124,7 @@ static filled collect(bt_line_input *i, bt_text *raw)
             i->begin += MARK_BYTES;
             return FILLED;
         }
+        if (escape != NULL && i->is_interrupted()) return INTERRUPTED; /* with what there is of the mark */
         if (escape != NULL && left(i) > 0) {
             bt_text_add(raw, (const char *)i->bytes + i->begin, 1);
             i->begin++;
@@ -224,6 +225,14 @@ static void skip(bt_line_input *i, bool until_end)
     }
 }
 
+/* Whether what was thrown away ends within the mark that begins a paste: then the rest is still to come. */
+static bool ends_in_mark(const bt_line_input *i)
+{
+    for (size_t n = MARK_BYTES - 1; n >= N_KEY; n--)
+        if (memcmp(i->skipped + MARK_BYTES - n, PASTE_BEGIN, n) == 0) return true;
+    return false;
+}
+
 /* Ctrl-C takes with it what was typed before, whether it was read or not. The terminal would do so by itself, but for
  * NOFLSH (line_edit.c). It is read rather than flushed: whether a paste has ended stands in there. */
 static bt_input interrupted(bt_line_input *i)
@@ -240,7 +249,8 @@ static bt_input interrupted(bt_line_input *i)
         skip(i, false);
     }
     i->begin = i->end = 0;
-    (void)tcflush(i->fd, TCIFLUSH); /* no terminal: nothing to flush */
+    i->in_paste = i->in_paste || ends_in_mark(i);
+    if (!i->in_paste) (void)tcflush(i->fd, TCIFLUSH); /* no terminal: nothing to flush */
     return BT_INPUT_INTERRUPTED;
 }
 
@@ -265,7 +275,7 @@ bt_input bt_line_input_next(bt_line_input *i, uint32_t *c)
             f = take_paste(i);
             if (f == FILLED) continue;
         }
-        if (f == FILLED && left(i) == 0) continue;
+        if (f == FILLED && (left(i) == 0 || i->is_interrupted())) continue;
         if (f != FILLED) return f == INTERRUPTED ? interrupted(i) : BT_INPUT_END;
         const char *at = (const char *)i->bytes + i->begin;
         size_t n = bt_utf8_decode(at, left(i), c);

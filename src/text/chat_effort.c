@@ -32,7 +32,9 @@ static const char *const of_requests[] = {"n",
                                           "parallel_tool_calls",
                                           NULL};
 /* For the server that a client meant to reach, whatever they say. */
-static const char *const of_servers[] = {"model", "user", "metadata", "store", "stream_options", NULL};
+static const char *const of_servers[] = {
+    "model", "user", "metadata", "store", "stream_options", "service_tier", "safety_identifier", "prompt_cache_key",
+    NULL};
 
 static bool is_among(const char *const *list, const char *name)
 {
@@ -63,7 +65,10 @@ static bool asks_nothing(const bt_json_node *member)
     double value = member->kind == BT_JSON_TRUE;
     bool has_value = value == 1 || member->kind == BT_JSON_FALSE ||
                      (member->kind == BT_JSON_NUMBER && bt_json_f64(member->text, member->size, &value));
+    bool is_list = member->kind == BT_JSON_ARRAY || member->kind == BT_JSON_OBJECT;
     if (member->kind == BT_JSON_NULL || is_among(of_servers, member->key)) return true;
+    if (is_list && member->child == NULL && (is_among(of_sampling, member->key) || is_among(of_requests, member->key)))
+        return true; /* no stop, no bias */
     for (size_t i = 0; has_value && i < sizeof neutral / sizeof neutral[0]; i++)
         if (strcmp(member->key, neutral[i].name) == 0) return value == neutral[i].value;
     return false;

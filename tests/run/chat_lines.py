@@ -3,6 +3,7 @@
 import os
 import stat
 import sys
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 import cli  # noqa: E402
@@ -75,6 +76,26 @@ def test_stopped(model):
     check("what it wrote is whole", r.code == 0, r)
 
 
+def test_replaced(model):
+    """What is no regular file any more is not this conversation's, and not waited for; a link stays a link."""
+    here = cli.folder()
+    path, link = os.path.join(here, "p.session"), os.path.join(here, "link")
+    p = cli.start("chat", model, *WORDS)
+    p.stdin.write(f"Hi\n/save {path}\n".encode())
+    p.stdin.flush()
+    while not os.path.exists(path) and p.poll() is None:
+        time.sleep(0.01)
+    while b"saved: " not in (line := p.stderr.readline()) and line != b"":
+        pass
+    os.remove(path)
+    os.mkfifo(path)
+    _, err = p.communicate(b"/save\n")
+    check("a FIFO in the file's place", p.returncode == 1 and b"is there already" in err, p.returncode, err)
+    os.symlink(os.path.join(here, "nothing"), link)
+    r = chat(model, f"Hi\n/save {link}\n")
+    check("a link that leads nowhere", r.code == 1 and "leads nowhere" in r.err and os.path.islink(link), r)
+
+
 def test_system_alone(model):
     """A file in which nobody has spoken yet loses nothing by being saved again."""
     path = os.path.join(cli.folder(), "p.session")
@@ -137,6 +158,7 @@ def main():
     model = make_model()
     test_saved(model)
     test_stopped(model)
+    test_replaced(model)
     test_system_alone(model)
     test_failures(model)
     test_lines(model)

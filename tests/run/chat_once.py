@@ -110,7 +110,8 @@ def test_ignored_members():
     sampling = ("max_tokens", "max_completion_tokens", "temperature", "top_p", "top_k", "min_p", "seed", "repetition_penalty")
     others = ("n", "logprobs", "top_logprobs", "stream", "presence_penalty", "frequency_penalty", "logit_bias", "foo")
     nothing = {"model": "m", "user": "u", "metadata": {"k": "v"}, "store": True, "stream_options": {}, "n": 1, "stream": False,
-               "parallel_tool_calls": True, "logprobs": False, "temperature": None, "stop": "z"}
+               "parallel_tool_calls": True, "logprobs": False, "temperature": None, "stop": "z", "service_tier": "auto",
+               "safety_identifier": "s", "prompt_cache_key": "k", "logit_bias": {}}
     for command in (("run", model, *WORDS), ("render", model)):
         r = run(*command, "--messages", written({**talk, **{name: 2 for name in (*sampling, *others)}, "persona": "y", "stop": "z"}))
         for name in sampling:

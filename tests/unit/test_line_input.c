@@ -8,10 +8,12 @@
 #include "app/line_input.h"
 #include "base/utf8.h"
 
-static bool is_interrupted; /* what Ctrl-C does */
+static bool is_interrupted;        /* what Ctrl-C does */
+static int n_until_interrupt = -1; /* it comes when this has counted down to 0; negative: it does not */
 
 static bool ask_interrupted(void)
 {
+    if (n_until_interrupt >= 0 && n_until_interrupt-- == 0) is_interrupted = true;
     return is_interrupted;
 }
 
@@ -242,6 +244,29 @@ static void test_interrupted_paste(void **state)
     close_both(&w);
 }
 
+/* The same where Ctrl-C comes between two pieces of a mark, on a slow line. */
+static void interrupt_within(const char *before, int n_questions, const char *after)
+{
+    line_end w;
+    uint32_t c = 0;
+    open_pipe(&w);
+    type(&w, before);
+    n_until_interrupt = n_questions;
+    assert_int_equal(bt_line_input_next(&w.input, &c), BT_INPUT_INTERRUPTED);
+    is_interrupted = false;
+    n_until_interrupt = -1;
+    type(&w, after);
+    expect_text(&w, "x");
+    close_both(&w);
+}
+
+static void test_interrupted_mark(void **state)
+{
+    (void)state;
+    interrupt_within("\033[20", 2, "0~/temp\nhello\r\033[201~x");
+    interrupt_within("\033[200~/temp\nhello\033[20", 2, "1~x");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -250,6 +275,7 @@ int main(void)
         cmocka_unit_test(test_pasted_slowly),
         cmocka_unit_test(test_interrupted),
         cmocka_unit_test(test_interrupted_paste),
+        cmocka_unit_test(test_interrupted_mark),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
